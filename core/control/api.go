@@ -1,0 +1,397 @@
+package control
+
+import "time"
+
+// Version 1 of the control API is frozen: fields and verbs are added, never
+// changed. A request names it in HeaderAPI; another major is refused with a
+// text that names both builds.
+const APIVersion = 1
+
+// Request headers. The token is the only secret among them.
+const (
+	HeaderAPI        = "Mmo-Api"         // "1"
+	HeaderBuild      = "Mmo-Build"       // build of the client, for refusals
+	HeaderToken      = "Authorization"   // "Bearer <capability>"; absent for the operator
+	HeaderThread     = "Mmo-Thread-Id"   // _meta.threadId of the MCP call
+	HeaderTurn       = "Mmo-Turn-Id"     // turn of the MCP call
+	HeaderCall       = "Mmo-Call-Id"     // call id of the MCP call
+	HeaderRequestKey = "Mmo-Request-Key" // idempotency key; overrides thread, turn and call
+)
+
+// MaxBody is the largest request body in bytes.
+const MaxBody = 8 << 20
+
+// Verbs of version 1: POST /v1/<verb> with a JSON object, answered by a JSON
+// object, or by a stream of JSON lines for VerbFollow.
+const (
+	VerbHello   = "hello"   // HelloRequest -> HelloResponse; any peer of ours
+	VerbCaller  = "caller"  // CallerRequest -> CallerResponse
+	VerbSession = "session" // SessionRequest -> SessionView
+	VerbSpawn   = "spawn"   // SpawnRequest -> SpawnResponse
+	VerbJobs    = "jobs"    // JobsRequest -> JobsResponse
+	VerbWait    = "wait"    // WaitRequest -> WaitResponse
+	VerbResult  = "result"  // ResultRequest -> ResultResponse
+	VerbCancel  = "cancel"  // CancelRequest -> CancelResponse
+	VerbStop    = "stop"    // StopRequest -> StopResponse; operator only
+	VerbFollow  = "follow"  // FollowRequest -> FollowEvent lines; operator only
+	VerbAudit   = "audit"   // AuditRequest -> AuditResponse; operator only
+)
+
+// ErrorBody is the body of every answer whose HTTP status is not 200.
+type ErrorBody struct {
+	Error ErrorView `json:"error"`
+}
+
+// ErrorView is a core.Error on the wire.
+type ErrorView struct {
+	Kind          string `json:"kind"`
+	Message       string `json:"message"`
+	Remedy        string `json:"remedy,omitempty"`
+	Reason        string `json:"reason,omitempty"`
+	SessionID     string `json:"session_id,omitempty"`
+	SessionStatus string `json:"session_status,omitempty"`
+}
+
+// HelloRequest asks who serves the socket.
+type HelloRequest struct{}
+
+// HelloResponse names the supervisor.
+type HelloResponse struct {
+	API       int    `json:"api"`
+	Build     string `json:"build"`
+	SessionID string `json:"session_id"`
+	Epoch     uint64 `json:"epoch"` // grows with every takeover of the session
+	PID       int    `json:"pid"`
+	Ready     bool   `json:"ready"` // false while it still reconciles after a start
+}
+
+// CallerRequest asks what the caller is and may do.
+type CallerRequest struct{}
+
+// CallerResponse is what the MCP process builds its tool list from.
+type CallerResponse struct {
+	Role      string       `json:"role"` // root, worker, native, operator
+	Agent     string       `json:"agent,omitempty"`
+	JobID     string       `json:"job_id,omitempty"`
+	SessionID string       `json:"session_id"`
+	Profile   string       `json:"profile"`
+	Tools     []string     `json:"tools"` // names of the tools it may use, in their order
+	Spawn     []SpawnGrant `json:"spawn"` // agents it may spawn, in profile order
+}
+
+// SpawnGrant describes one agent that the caller may spawn.
+type SpawnGrant struct {
+	Agent       string   `json:"agent"`
+	Description string   `json:"description"`
+	TaskKinds   []string `json:"task_kinds"`
+	Modes       []string `json:"modes"` // read-only, workspace-write
+}
+
+// SessionRequest asks for the session's public view.
+type SessionRequest struct{}
+
+// SessionView is the public record of a session. It holds no secret.
+type SessionView struct {
+	SessionID      string         `json:"session_id"`
+	ProfileID      string         `json:"profile_id"`
+	ProfileVersion string         `json:"profile_version"`
+	SnapshotHash   string         `json:"snapshot_hash"`
+	Kind           string         `json:"session_kind"`
+	Status         string         `json:"status"`
+	Workspace      string         `json:"workspace"`
+	RootAgent      string         `json:"root_agent"`
+	RootThreadID   string         `json:"root_thread_id,omitempty"`
+	ActiveTurnID   string         `json:"active_root_turn_id,omitempty"`
+	RunID          string         `json:"run_id"`
+	RunSequence    int            `json:"run_sequence"`
+	CreatedAt      time.Time      `json:"created_at"`
+	StartedAt      *time.Time     `json:"started_at,omitempty"`
+	FinishedAt     *time.Time     `json:"finished_at,omitempty"`
+	LastActiveAt   time.Time      `json:"last_active_at"`
+	Error          string         `json:"error,omitempty"`
+	Failure        *FailureView   `json:"failure,omitempty"`
+	ResultKind     string         `json:"result_kind,omitempty"`
+	RuntimeCurrent bool           `json:"runtime_current"` // the kept binary is this build
+	Supervised     bool           `json:"supervised"`      // a supervisor answers for it
+	Recoveries     int            `json:"root_recovery_attempts"`
+	Deferred       bool           `json:"root_completion_deferred"`
+	Processes      []ProcessView  `json:"processes,omitempty"` // operator only
+	Codex          CodexView      `json:"codex"`
+	Jobs           []JobView      `json:"jobs,omitempty"`
+	Usage          []UsageView    `json:"usage,omitempty"`
+	Evidence       []EvidenceView `json:"evidence,omitempty"` // operator only
+}
+
+// CodexView tells which Codex the session is pinned to.
+type CodexView struct {
+	Version string `json:"version"`
+	SHA256  string `json:"sha256"`
+	Verdict string `json:"verdict"` // reviewed, compatible
+}
+
+// FailureView is a normalised failure of a turn.
+type FailureView struct {
+	Kind            string `json:"kind"` // provider_usage_limited, provider_transport, turn_failed...
+	Message         string `json:"message"`
+	Retryable       bool   `json:"retryable"`
+	RetryAtRaw      string `json:"retry_at_raw,omitempty"`
+	RetryAt         string `json:"retry_at,omitempty"`
+	RetryAtTimezone string `json:"retry_at_timezone,omitempty"`
+}
+
+// ProcessView names one process of the session.
+type ProcessView struct {
+	Role  string `json:"role"` // keeper, supervisor, host, app-server, gateway, mcp
+	Owner string `json:"owner,omitempty"`
+	PID   int    `json:"pid"`
+	Alive bool   `json:"alive"`
+}
+
+// EvidenceView names one file of evidence and whether it still is what the
+// store recorded.
+type EvidenceView struct {
+	Owner  string `json:"owner"` // session or job id
+	Name   string `json:"name"`
+	Path   string `json:"path"`
+	Size   int64  `json:"size"` // bytes
+	SHA256 string `json:"sha256"`
+	State  string `json:"state"` // present, missing, differs, growing
+}
+
+// UsageView sums the tokens of one agent run on one route. A count that the
+// provider never gave is null.
+type UsageView struct {
+	AgentRunRef  string  `json:"agent_run_ref"`
+	Agent        string  `json:"agent"`
+	JobID        string  `json:"job_id,omitempty"`
+	Route        string  `json:"route"`
+	Model        string  `json:"model"`
+	Requests     int     `json:"requests"`
+	InputTokens  *uint64 `json:"input_tokens"`
+	CachedTokens *uint64 `json:"cached_input_tokens"`
+	OutputTokens *uint64 `json:"output_tokens"`
+	Scripted     bool    `json:"scripted"` // the model was the scripted offline one
+}
+
+// SpawnRequest delegates one job, or several that are admitted together or
+// not at all.
+type SpawnRequest struct {
+	Agents []SpawnSpec `json:"agents"`
+}
+
+// SpawnSpec is one job to be.
+type SpawnSpec struct {
+	Agent       string       `json:"agent"`
+	TaskKind    string       `json:"task_kind,omitempty"`
+	Task        string       `json:"task,omitempty"`
+	LiteralTask *LiteralTask `json:"literal_task,omitempty"`
+	Mode        string       `json:"mode,omitempty"` // read-only (default), workspace-write
+	WriteScope  []string     `json:"write_scope,omitempty"`
+	Attachments []string     `json:"attachments,omitempty"`
+}
+
+// LiteralTask is the only kind of task that a low-trust agent takes.
+type LiteralTask struct {
+	Operation string   `json:"operation"` // summarize_supplied, locate
+	Text      string   `json:"text,omitempty"`
+	MaxPoints int      `json:"max_points,omitempty"`
+	Needle    string   `json:"needle,omitempty"`
+	Paths     []string `json:"paths,omitempty"`
+}
+
+// SpawnResponse names the jobs, in the order asked for.
+type SpawnResponse struct {
+	Atomic   bool          `json:"atomic"`
+	BatchID  string        `json:"batch_id"`
+	Accepted []AcceptedJob `json:"accepted"`
+	Rejected []RejectedJob `json:"rejected"`
+	Repeated bool          `json:"repeated"` // the same request was answered before
+}
+
+// AcceptedJob is a job whose host is launched.
+type AcceptedJob struct {
+	JobID       string `json:"job_id"`
+	AgentRunRef string `json:"agent_run_ref"`
+	Agent       string `json:"agent"`
+	Status      string `json:"status"`
+}
+
+// RejectedJob is reserved for partial batches; an atomic batch has none.
+type RejectedJob struct {
+	Agent string    `json:"agent"`
+	Error ErrorView `json:"error"`
+}
+
+// JobsRequest asks for the jobs the caller may see: all when none is named.
+type JobsRequest struct {
+	JobIDs []string `json:"job_ids,omitempty"`
+}
+
+// JobsResponse lists public job records, oldest first.
+type JobsResponse struct {
+	Jobs     []JobView `json:"jobs"`
+	Capacity Capacity  `json:"capacity"`
+}
+
+// Capacity tells what the session may still start.
+type Capacity struct {
+	ActiveAgents    int `json:"active_agents"`
+	MaxActiveAgents int `json:"max_active_agents"`
+	ActiveWriters   int `json:"active_writers"`
+	MaxWriters      int `json:"max_active_writers"`
+}
+
+// JobView is the public record of a job. It holds no secret and no path.
+type JobView struct {
+	JobID            string       `json:"job_id"`
+	AgentRunRef      string       `json:"agent_run_ref"`
+	BatchID          string       `json:"batch_id"`
+	ParentJobID      string       `json:"parent_job_id,omitempty"`
+	Agent            string       `json:"agent"`
+	TaskKind         string       `json:"task_kind,omitempty"`
+	Mode             string       `json:"mode"`
+	Status           string       `json:"status"`
+	Revision         uint64       `json:"progress_revision"`
+	ThreadID         string       `json:"app_server_thread_id,omitempty"`
+	ActiveTurnID     string       `json:"active_turn_id,omitempty"`
+	ResultKind       string       `json:"result_kind,omitempty"`
+	ResultState      string       `json:"result_state,omitempty"`
+	RecoveryAttempts int          `json:"recovery_attempts"`
+	ControlRevision  uint64       `json:"control_revision"`
+	CreatedAt        time.Time    `json:"created_at"`
+	StartedAt        *time.Time   `json:"started_at,omitempty"`
+	FinishedAt       *time.Time   `json:"finished_at,omitempty"`
+	LastProgressAt   *time.Time   `json:"last_progress_at,omitempty"`
+	RuntimeCurrent   bool         `json:"runtime_current"`
+	EvidenceComplete bool         `json:"evidence_complete"` // false once a hole was recorded
+	EvidenceState    string       `json:"evidence_state,omitempty"`
+	Error            string       `json:"error,omitempty"`
+	Warning          string       `json:"warning,omitempty"`
+	Failure          *FailureView `json:"failure,omitempty"`
+	CancelReason     string       `json:"cancel_reason,omitempty"`
+	RolledBack       bool         `json:"atomic_batch_rolled_back,omitempty"`
+	Usage            *TokenUsage  `json:"usage,omitempty"`
+}
+
+// TokenUsage sums what the engine reported for a thread, over all its turns.
+type TokenUsage struct {
+	InputTokens       uint64 `json:"input_tokens"`
+	CachedInputTokens uint64 `json:"cached_input_tokens"`
+	OutputTokens      uint64 `json:"output_tokens"`
+	EventCount        int    `json:"event_count"` // usage notices that were summed
+}
+
+// WaitRequest parks until a job ends or changes.
+type WaitRequest struct {
+	JobIDs         []string          `json:"job_ids"`
+	TimeoutSeconds float64           `json:"timeout_seconds"` // 0 looks and returns
+	IncludeResults bool              `json:"include_results,omitempty"`
+	AfterRevision  map[string]uint64 `json:"after_revision,omitempty"` // job id -> revision seen; keys exactly the job ids
+}
+
+// WaitResponse says where the jobs stand.
+type WaitResponse struct {
+	Jobs              []JobView                `json:"jobs"`
+	Unfinished        []string                 `json:"unfinished"`
+	ProgressRevisions map[string]uint64        `json:"progress_revisions"` // job id -> revision, to pass back
+	ChangedJobIDs     []string                 `json:"changed_job_ids"`
+	TimedOutWaiting   bool                     `json:"timed_out_waiting"`
+	Results           map[string]ResultPreview `json:"results,omitempty"` // job id -> preview, with include_results
+	ResultReadingNote string                   `json:"result_reading_note,omitempty"`
+}
+
+// ResultPreview is the beginning of a result, at most 4000 code points.
+type ResultPreview struct {
+	Preview   string `json:"preview"`
+	Truncated bool   `json:"truncated"`
+}
+
+// ResultRequest reads one page of a result.
+type ResultRequest struct {
+	JobID    string `json:"job_id"`
+	Cursor   int    `json:"cursor"`    // code points
+	MaxChars int    `json:"max_chars"` // code points; 0 means the default page
+}
+
+// ResultResponse is one page. Content is data from a worker: untrusted.
+type ResultResponse struct {
+	JobID         string `json:"job_id"`
+	Status        string `json:"status"`
+	ResultKind    string `json:"result_kind"`
+	ResultState   string `json:"result_state"`
+	ContentFormat string `json:"content_format"` // text, json
+	Content       string `json:"content"`
+	Cursor        int    `json:"cursor"`
+	NextCursor    *int   `json:"next_cursor"` // null at the end
+	Truncated     bool   `json:"truncated"`
+	TotalChars    int    `json:"total_chars"`
+	SHA256        string `json:"sha256"` // of the whole result
+	Untrusted     bool   `json:"untrusted"`
+	Error         string `json:"error,omitempty"`
+}
+
+// CancelRequest ends a job, and with Cascade all its descendants.
+type CancelRequest struct {
+	JobID   string `json:"job_id"`
+	Reason  string `json:"reason,omitempty"` // at most 500 code points
+	Cascade bool   `json:"cascade,omitempty"`
+}
+
+// CancelResponse lists the jobs that were touched, the target last.
+type CancelResponse struct {
+	Jobs []JobView `json:"jobs"`
+}
+
+// StopRequest ends the session and everything it started.
+type StopRequest struct {
+	GraceSeconds float64 `json:"grace_seconds"` // how long a turn may take to end by itself
+}
+
+// StopResponse is the session after the stop; Survivors is empty when all
+// processes are gone.
+type StopResponse struct {
+	Session   SessionView   `json:"session"`
+	Survivors []ProcessView `json:"survivors"`
+}
+
+// FollowRequest streams what happens in the session.
+type FollowRequest struct {
+	AfterSeq uint64 `json:"after_seq"` // 0 begins with a snapshot of the present
+}
+
+// FollowEvent is one line of the stream. The stream ends after a terminal
+// session status.
+type FollowEvent struct {
+	Seq     uint64       `json:"seq"` // of this supervisor's life; not durable
+	At      time.Time    `json:"at"`
+	Type    string       `json:"type"` // session, job, turn, item, message, tool, notice
+	Agent   string       `json:"agent,omitempty"`
+	JobID   string       `json:"job_id,omitempty"`
+	Text    string       `json:"text,omitempty"` // one line for people, already cleaned
+	Status  string       `json:"status,omitempty"`
+	Session *SessionView `json:"session,omitempty"` // with type session
+}
+
+// AuditRequest reads audit rows after a sequence number.
+type AuditRequest struct {
+	AfterSeq int64 `json:"after_seq"`
+	Limit    int   `json:"limit"` // 0 means 1000
+}
+
+// AuditResponse lists audit rows, oldest first.
+type AuditResponse struct {
+	Rows []AuditView `json:"rows"`
+	More bool        `json:"more"`
+}
+
+// AuditView is one audit row.
+type AuditView struct {
+	Seq       int64          `json:"seq"`
+	At        time.Time      `json:"at"`
+	Event     string         `json:"event"` // run_started, agent_started, agent_result_accepted...
+	SessionID string         `json:"session_id"`
+	RunID     string         `json:"run_id"`
+	JobID     string         `json:"job_id,omitempty"`
+	Caller    string         `json:"caller,omitempty"`
+	Details   map[string]any `json:"details,omitempty"`
+}

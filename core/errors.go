@@ -1,0 +1,94 @@
+package core
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Kind classifies an error for programs and models. Its text appears literally
+// in MCP error results and in the CLI's JSON output, so it is stable.
+type Kind string
+
+// The kinds. They keep the names that users of the earlier implementation
+// match on.
+const (
+	KindValue           Kind = "ValueError"             // the caller asked for something that can't be
+	KindRuntime         Kind = "RuntimeError"           // the request is fine, the state forbids it
+	KindPermission      Kind = "PermissionError"        // the caller may not do this
+	KindNotFound        Kind = "FileNotFoundError"      // no such session, job, profile or file
+	KindOS              Kind = "OSError"                // the machine refused: disk, socket, process
+	KindAdmission       Kind = "AdmissionError"         // capacity, role, depth, scope or route refused it
+	KindAppServer       Kind = "AppServerError"         // the engine or its protocol failed
+	KindDeliveryUnknown Kind = "ControlDeliveryUnknown" // the command may or may not have had its effect
+	KindUnavailable     Kind = "UnavailableError"       // a process of ours is down; nothing is lost
+)
+
+// Error is the one error type that crosses package borders on purpose. Other
+// errors are wrapped by it, or count as KindRuntime.
+type Error struct {
+	Kind    Kind
+	Message string // what failed, lower case, names the thing and the place
+	Remedy  string // what to do next, an imperative sentence; may be empty
+	Reason  string // machine-readable cause of an admission refusal; may be empty
+
+	SessionID     string        // set by launch errors
+	SessionStatus SessionStatus // set by launch errors
+
+	Err error // cause; may be nil
+}
+
+// Error returns the message, the cause and the remedy in one line.
+func (e *Error) Error() string {
+	text := e.Message
+	if e.Err != nil {
+		if cause := e.Err.Error(); cause != "" {
+			text += ": " + cause
+		}
+	}
+	if e.Remedy != "" {
+		text += "; " + e.Remedy
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes an Error of the given kind. A %w in the format sets its cause.
+func Errorf(kind Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	return &Error{Kind: kind, Message: err.Error(), Err: quiet(errors.Unwrap(err))}
+}
+
+// quietError keeps a cause reachable for errors.Is without printing it again.
+type quietError struct{ error }
+
+func (q quietError) Error() string { return "" }
+func (q quietError) Unwrap() error { return q.error }
+
+func quiet(err error) error {
+	if err == nil {
+		return nil
+	}
+	return quietError{err}
+}
+
+// WithRemedy returns a copy of e that tells the reader what to do next.
+func (e *Error) WithRemedy(format string, args ...any) *Error {
+	c := *e
+	c.Remedy = fmt.Sprintf(format, args...)
+	return &c
+}
+
+// KindOf returns the kind of err: that of the first Error in its chain, or
+// KindRuntime for any other error. It returns "" for nil.
+func KindOf(err error) Kind {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return KindRuntime
+}

@@ -1,0 +1,298 @@
+package store
+
+import (
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+)
+
+// SchemaVersion is the version of every record's shape. A record of another
+// version is refused in place, never migrated by a reader.
+const SchemaVersion = 2
+
+// StatePackage is the generation of the records, raised only by a change that
+// older builds could not read. It is not the version of the build.
+const StatePackage = "1.0.0"
+
+// Process is the recorded identity of a process. The zero value means none.
+type Process struct {
+	PID        int    `json:"pid"`
+	StartToken string `json:"start_token"`
+	BootID     string `json:"boot_id"`
+	PGID       int    `json:"pgid,omitempty"`
+	SID        int    `json:"sid,omitempty"`
+	Command    string `json:"command,omitempty"`
+}
+
+// Session is the record of one team's run on one workspace, for its whole
+// life.
+//
+// On disk it is one row of table sessions: the columns that admission and
+// listing need, and this struct as strict JSON in column payload.
+type Session struct {
+	SchemaVersion  int    `json:"schema_version"`
+	PackageVersion string `json:"package_version"`
+	SessionID      string `json:"session_id"`
+	ProfileID      string `json:"profile_id"`
+	ProfileVersion string `json:"profile_version"`
+	SnapshotHash   string `json:"snapshot_hash"`
+	GatewayHash    string `json:"gateway_hash,omitempty"` // empty when no route needs a gateway
+	Kind           string `json:"session_kind"`           // interactive, noninteractive, ambient
+	Workspace      string `json:"workspace"`              // absolute, links resolved
+	RootAgent      string `json:"root_agent"`
+	RootAgentRef   string `json:"root_agent_ref"`
+
+	Status       core.SessionStatus `json:"status"`
+	CurrentRunID string             `json:"current_run_id,omitempty"` // empty once terminal
+	LastRunID    string             `json:"last_run_id,omitempty"`    // set once terminal
+	RunSequence  int                `json:"run_sequence"`             // always 1
+	CreatedAt    time.Time          `json:"created_at"`
+	StartedAt    *time.Time         `json:"started_at,omitempty"` // set once, survives resume
+	LastActiveAt time.Time          `json:"last_active_at"`
+	FinishedAt   *time.Time         `json:"finished_at,omitempty"`
+
+	Codex  CodexPin  `json:"codex"`
+	Binary BinaryPin `json:"binary"`
+
+	RootPrompt     FileRef `json:"root_prompt"` // prompt.txt
+	RootResultKind string  `json:"root_result_kind,omitempty"`
+	Deferred       bool    `json:"root_completion_deferred,omitempty"`
+	Tainted        bool    `json:"tainted,omitempty"`
+
+	Error   string   `json:"error,omitempty"`
+	Failure *Failure `json:"failure,omitempty"`
+}
+
+// CodexPin is the Codex that the session uses and nothing else.
+type CodexPin struct {
+	Path         string `json:"path"` // absolute, links resolved
+	SHA256       string `json:"sha256"`
+	Version      string `json:"version"`
+	SchemaSHA256 string `json:"schema_sha256"`
+	Verdict      string `json:"verdict"` // reviewed, compatible
+}
+
+// BinaryPin is the build of ours that the session's processes start from.
+type BinaryPin struct {
+	Path   string `json:"path"` // below state/bin/<sha256>/
+	SHA256 string `json:"sha256"`
+	Build  string `json:"build"`
+}
+
+// FileRef names a file below the session's or job's folder by what it held
+// when it was published. The zero value means that there is none.
+type FileRef struct {
+	Name   string `json:"name,omitempty"` // within the owner's folder
+	SHA256 string `json:"sha256,omitempty"`
+	Size   int64  `json:"size,omitempty"` // bytes
+}
+
+// Run is the one run of a session.
+type Run struct {
+	SchemaVersion  int                `json:"schema_version"`
+	PackageVersion string             `json:"package_version"`
+	RunID          string             `json:"run_id"`
+	SessionID      string             `json:"session_id"`
+	Sequence       int                `json:"sequence"` // exactly 1
+	Kind           string             `json:"kind"`     // initial
+	Status         core.SessionStatus `json:"status"`   // mirrors the session
+	CreatedAt      time.Time          `json:"created_at"`
+}
+
+// Job is one task given to one agent role.
+type Job struct {
+	SchemaVersion  int    `json:"schema_version"`
+	PackageVersion string `json:"package_version"`
+	JobID          string `json:"job_id"`
+	SessionID      string `json:"session_id"`
+	RunID          string `json:"run_id"`
+	ProfileID      string `json:"profile_id"`
+	AgentRef       string `json:"agent_run_ref"`
+	Agent          string `json:"agent"`
+	BatchID        string `json:"batch_id"`
+	ParentJobID    string `json:"parent_job_id,omitempty"` // empty: the root's
+	Depth          int    `json:"depth"`                   // root's jobs have 1
+
+	TaskKind   string   `json:"task_kind,omitempty"`
+	Task       FileRef  `json:"task"` // prompt.txt
+	Mode       string   `json:"mode"` // read-only, workspace-write
+	WriteScope []string `json:"write_scope,omitempty"`
+	Cwd        string   `json:"cwd"`
+
+	Status         core.JobStatus `json:"status"`
+	Revision       uint64         `json:"progress_revision"` // grows with every visible change
+	CreatedAt      time.Time      `json:"created_at"`
+	StartedAt      *time.Time     `json:"started_at,omitempty"`
+	FinishedAt     *time.Time     `json:"finished_at,omitempty"`
+	LastProgressAt *time.Time     `json:"last_progress_at,omitempty"`
+
+	Result      FileRef          `json:"result"` // result.md or the partial result
+	ResultKind  core.ResultKind  `json:"result_kind,omitempty"`
+	ResultState core.ResultState `json:"result_state,omitempty"`
+
+	ControlRevision uint64      `json:"control_revision"`
+	CancelReason    string      `json:"cancel_reason,omitempty"`
+	RolledBack      bool        `json:"atomic_batch_rolled_back,omitempty"`
+	Error           string      `json:"error,omitempty"`
+	Warning         string      `json:"warning,omitempty"`
+	Failure         *Failure    `json:"failure,omitempty"`
+	Usage           *TokenUsage `json:"usage,omitempty"`
+}
+
+// Failure is a normalised failure of a turn.
+type Failure struct {
+	Kind            string `json:"kind"`
+	Message         string `json:"message"`
+	Retryable       bool   `json:"retryable"`
+	RetryAtRaw      string `json:"retry_at_raw,omitempty"`
+	RetryAt         string `json:"retry_at,omitempty"`
+	RetryAtTimezone string `json:"retry_at_timezone,omitempty"`
+}
+
+// TokenUsage sums what the engine reported for a thread over its turns.
+type TokenUsage struct {
+	InputTokens       uint64 `json:"input_tokens"`
+	CachedInputTokens uint64 `json:"cached_input_tokens"`
+	OutputTokens      uint64 `json:"output_tokens"`
+	EventCount        int    `json:"event_count"`
+}
+
+// AgentRun is the running side of the root or of a job: its host, its engine,
+// its thread and how far its events were taken over. The session's row or the
+// job's row says what it is for.
+type AgentRun struct {
+	SchemaVersion  int    `json:"schema_version"`
+	PackageVersion string `json:"package_version"`
+	AgentRef       string `json:"agent_run_ref"`
+	SessionID      string `json:"session_id"`
+	JobID          string `json:"job_id,omitempty"` // empty: the root
+	Agent          string `json:"agent"`
+	Model          string `json:"model"` // catalogue key
+	Route          string `json:"route"`
+	Home           string `json:"home"` // CODEX_HOME
+
+	Generation uint64   `json:"generation"`       // of the engine's process; 0 before the first launch
+	Host       HostRef  `json:"host"`             // the host plugin's process
+	Engine     Process  `json:"engine"`           // the app-server
+	Handle     []byte   `json:"handle,omitempty"` // protobuf hostpb.Handle
+	Retired    bool     `json:"retired"`          // host, engine and descendants are gone on purpose
+	Survivors  []string `json:"survivors,omitempty"`
+
+	ThreadID         string    `json:"thread_id,omitempty"`
+	ActiveTurnID     string    `json:"active_turn_id,omitempty"`
+	LastTurnID       string    `json:"last_turn_id,omitempty"`
+	EventGeneration  uint64    `json:"event_generation"`  // position up to which events.jsonl is durable
+	EventSeq         uint64    `json:"event_seq"`         //
+	EvidenceComplete bool      `json:"evidence_complete"` // false once a hole was recorded
+	RecoveryAttempts int       `json:"recovery_attempts"`
+	RecoveryError    string    `json:"recovery_error,omitempty"`
+	OpenedAt         time.Time `json:"opened_at,omitzero"`
+}
+
+// HostRef is how to reach a host plugin's process again.
+type HostRef struct {
+	Instance string  `json:"instance,omitempty"` // folder below the session's runtime folder
+	Process  Process `json:"process"`
+	Socket   string  `json:"socket,omitempty"`
+	Protocol int     `json:"protocol,omitempty"`
+	SHA256   string  `json:"sha256,omitempty"` // of the executable
+}
+
+// InputState is how far an input to a thread has come.
+type InputState string
+
+// The states of an input. An input is sent at most once: only InputIntended
+// may be sent, and InputSent is written before it leaves.
+const (
+	InputIntended InputState = "intended"  // recorded, not handed to the host yet
+	InputSent     InputState = "sent"      // handed to the host; outcome not known yet
+	InputApplied  InputState = "applied"   // the thread has it; TurnID is set
+	InputRejected InputState = "rejected"  // the thread refused it
+	InputLost     InputState = "lost"      // proven never to have reached the thread
+	InputTurnLost InputState = "turn_lost" // reached the thread, its turn died with the engine
+	InputTurnDone InputState = "turn_done" // its turn ended and was published
+)
+
+// Input is one text given to a thread: the ledger that keeps "never sent
+// twice".
+type Input struct {
+	InputID   string     `json:"input_id"` // also the engine's client id of the message
+	SessionID string     `json:"session_id"`
+	AgentRef  string     `json:"agent_run_ref"`
+	Seq       int64      `json:"seq"`    // order within the agent run, from 1
+	Origin    string     `json:"origin"` // task, recovery, inbox, operator
+	Text      string     `json:"text"`
+	State     InputState `json:"state"`
+	TurnID    string     `json:"turn_id,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	// TurnStatus is the engine's word for how the turn ended: completed,
+	// failed, interrupted.
+	TurnStatus string `json:"turn_status,omitempty"`
+}
+
+// Capability is a token that was given out, by its hash alone.
+type Capability struct {
+	TokenSHA256 string     `json:"token_sha256"`
+	SessionID   string     `json:"session_id"`
+	AgentRef    string     `json:"agent_run_ref"`
+	Kind        string     `json:"kind"`       // caller, gateway
+	Generation  uint64     `json:"generation"` // of the engine it was given to
+	CreatedAt   time.Time  `json:"created_at"`
+	RevokedAt   *time.Time `json:"revoked_at,omitempty"`
+}
+
+// Gateway is the record of one gateway process, by the hash of its routes.
+type Gateway struct {
+	SchemaVersion  int       `json:"schema_version"`
+	PackageVersion string    `json:"package_version"`
+	GatewayHash    string    `json:"gateway_hash"`
+	Instance       string    `json:"instance"`
+	Process        Process   `json:"process"`
+	Socket         string    `json:"socket"`
+	Protocol       int       `json:"protocol"`
+	SHA256         string    `json:"sha256"`   // of the executable
+	BaseURL        string    `json:"base_url"` // http://127.0.0.1:PORT/v1
+	Status         string    `json:"status"`   // starting, running, stopped
+	StartedAt      time.Time `json:"started_at"`
+	LastUsedAt     time.Time `json:"last_used_at"`
+}
+
+// Launch is the intent to start a process, written before exec, and its
+// identity, written before the process is relied on.
+type Launch struct {
+	LaunchID   string     `json:"launch_id"`  // the plugin instance, or keeper/supervisor
+	SessionID  string     `json:"session_id"` // empty for a gateway
+	Owner      string     `json:"owner"`      // agent run ref, gateway hash, or session id
+	Role       string     `json:"role"`       // keeper, supervisor, host, gateway, app-server
+	IntentAt   time.Time  `json:"intent_at"`
+	Process    Process    `json:"process"` // zero until recorded
+	RecordedAt *time.Time `json:"recorded_at,omitempty"`
+	EndedAt    *time.Time `json:"ended_at,omitempty"`
+}
+
+// Audit is one row of the audit trail. It is written in the same transaction
+// as the intent that it precedes: no audit, no act.
+type Audit struct {
+	Seq       int64          `json:"seq"`
+	At        time.Time      `json:"at"`
+	Event     string         `json:"event"`
+	SessionID string         `json:"session_id"`
+	RunID     string         `json:"run_id"`
+	JobID     string         `json:"job_id,omitempty"`
+	Caller    string         `json:"caller,omitempty"`
+	Details   map[string]any `json:"details,omitempty"`
+}
+
+// Usage sums the gateway's telemetry of one agent run on one route and model.
+type Usage struct {
+	SessionID    string  `json:"session_id"`
+	AgentRef     string  `json:"agent_run_ref"`
+	Route        string  `json:"route"`
+	Model        string  `json:"model"`
+	Requests     int     `json:"requests"`
+	InputTokens  *uint64 `json:"input_tokens"`
+	CachedTokens *uint64 `json:"cached_input_tokens"`
+	OutputTokens *uint64 `json:"output_tokens"`
+	Scripted     bool    `json:"scripted"`
+}
