@@ -134,3 +134,19 @@ func contains[T comparable](list []T, want T) bool {
 	}
 	return false
 }
+
+// SessionTransitions returns a copy of the session's transition table: status
+// -> statuses it may change to.
+func SessionTransitions() map[SessionStatus][]SessionStatus { return copyTable(sessionTransitions) }
+
+// JobTransitions returns a copy of the job's transition table: status ->
+// statuses it may change to.
+func JobTransitions() map[JobStatus][]JobStatus { return copyTable(jobTransitions) }
+
+func copyTable[T comparable](table map[T][]T) map[T][]T {
+	c := make(map[T][]T, len(table))
+	for from, to := range table {
+		c[from] = append([]T(nil), to...)
+	}
+	return c
+}

@@ -55,9 +55,14 @@ type Session struct {
 	Binary BinaryPin `json:"binary"`
 
 	RootPrompt     FileRef `json:"root_prompt"` // prompt.txt
+	RootResult     FileRef `json:"root_result"` // root-result.md or root-partial-result.md
 	RootResultKind string  `json:"root_result_kind,omitempty"`
-	Deferred       bool    `json:"root_completion_deferred,omitempty"`
-	Tainted        bool    `json:"tainted,omitempty"`
+	// RootDone says that the root will not work again by itself; the session
+	// ends with RootOutcome (a session status) once its jobs have ended.
+	RootDone    bool   `json:"root_done,omitempty"`
+	RootOutcome string `json:"root_outcome,omitempty"`
+	Deferred    bool   `json:"root_completion_deferred,omitempty"`
+	Tainted     bool   `json:"tainted,omitempty"`
 
 	Error   string   `json:"error,omitempty"`
 	Failure *Failure `json:"failure,omitempty"`

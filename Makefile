@@ -1,0 +1,50 @@
+# Everything that is done with this repository, in ten targets. Each works on
+# a fresh clone with Go, git, a C compiler (race detector) and Node's npm.
+
+BUILD   := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(BUILD)
+PROTOS  := plugins/base/proto/base.proto plugins/host/proto/host.proto plugins/gateway/proto/gateway.proto
+TOOLS   := ./fetchcodex ./protogen ./testrun mvdan.cc/gofumpt honnef.co/go/tools/cmd/staticcheck \
+	google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
+
+.PHONY: help build codex demo test lint fmt generate bench clean tools
+.DEFAULT_GOAL := help
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
+
+build: ## build bin/codex-mmo
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/codex-mmo ./cmd/codex-mmo
+
+codex: ## fetch the pinned Codex from npm into the user's cache, once
+	@go -C .tools run ./fetchcodex
+
+demo: build codex ## run a whole team on the offline model: no account, no network
+	bin/codex-mmo demo
+
+test: codex lint ## lint, then all tests with the race detector; prints the time of each suite
+	bin/tools/testrun . .tools -- -race -shuffle=on -p 2 -timeout 20m
+
+lint: tools ## check format, vet, staticcheck, go.mod and generated code
+	@unformatted="$$(bin/tools/gofumpt -l . .tools)" && test -z "$$unformatted" || { echo "run make fmt: $$unformatted"; exit 1; }
+	go vet ./...
+	bin/tools/staticcheck ./...
+	go mod tidy -diff
+	go -C .tools vet ./...
+	go -C .tools mod tidy -diff
+	bin/tools/protogen -check $(PROTOS)
+
+fmt: tools ## format all Go code
+	bin/tools/gofumpt -w . .tools
+
+generate: tools ## write the Go code of the plugin contracts
+	bin/tools/protogen $(PROTOS)
+
+bench: build codex ## measure against floors on this machine
+	go run ./cmd/mmo-bench -binary bin/codex-mmo
+
+clean: ## remove what was built here; the cache with Codex stays
+	rm -rf bin
+
+tools:
+	@mkdir -p bin/tools && go -C .tools build -o ../bin/tools/ $(TOOLS)

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/folders"
+)
+
+// demoPrompt is what the demo's root is asked.
+const demoPrompt = "Find out what this project is and whether its files are in order. Let a reader and a checker look at it side by side, then tell me what they found."
+
+func (a *app) demoCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Watch a team at work: real Codex, scripted offline models, no key, no network",
+		Long: "demo runs the bundled profile offline-demo in a throw-away workspace. Codex, its threads, tools, sandbox and\n" +
+			"our processes are the real ones; only the models are scripted, so it costs nothing and needs no network.",
+		Args: exactArgs(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.demo(cmd.Context()) },
+	}
+}
+
+func (a *app) demo(ctx context.Context) error {
+	f, err := a.folders()
+	if err != nil {
+		return err
+	}
+	workspace, err := demoWorkspace(ctx, f)
+	if err != nil {
+		return err
+	}
+	a.notice("A root (lead) and two workers (reader, checker), each a real Codex thread in its own process.")
+	a.notice("The models are SCRIPTED: they are offline stand-ins that say what a script says, not real models.")
+	a.notice("workspace: %s", workspace)
+	a.notice("")
+	out, err := a.exec(ctx, "offline-demo", workspace, demoPrompt)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.report(out)
+	}
+	view, err := a.status(ctx, f, out.Session.SessionID)
+	if err != nil {
+		return err
+	}
+	a.printf("\n== What the root reports (scripted) ==\n\n%s\n", out.Result)
+	a.printf("\n== Tokens by agent and route (counted by the scripted model; nothing was spent) ==\n\n")
+	a.usageTable(view.Usage)
+	a.printf("\n== Where the evidence lies ==\n\n")
+	var rows [][]string
+	for _, e := range view.Evidence {
+		rows = append(rows, []string{e.State, e.Path})
+	}
+	a.table([]string{"STATE", "FILE"}, rows)
+	a.printf("\nAudit trail: codex-mmo audit %s\nAgain:       codex-mmo status %s\n", view.SessionID, view.SessionID)
+	a.printf("\n== Your first own session ==\n\n")
+	a.printf("Run a team in a git repository of yours:\n\n    cd YOUR-REPOSITORY\n    codex-mmo exec PROFILE \"what to do\"\n\n")
+	a.printf("PROFILE is the id of a bundled profile (today: offline-demo, whose models are scripted) or the path of your\n")
+	a.printf("own profile folder: copy profiles/offline-demo and read docs/PROFILES.md.\n")
+	if out.ExitCode != 0 {
+		return &exitError{code: out.ExitCode}
+	}
+	return nil
+}
+
+// demoReadme is the file that the demo's workers read.
+const demoReadme = "# Lighthouse keeper's log\n\nA tiny project for the demo: one lamp, two keepers, three rules.\n\n" +
+	"1. The lamp is lit at dusk.\n2. The log is written at dawn.\n3. Nobody touches the lens.\n"
+
+// demoWorkspace makes the demo's git repository, or finds it.
+func demoWorkspace(ctx context.Context, f folders.Folders) (string, error) {
+	if err := f.Prepare(); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(f.State, "demo-workspace")
+	if err := folders.MakeDir(dir); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(demoReadme), 0o600); err != nil {
+		return "", core.Errorf(core.KindOS, "writing the demo's workspace: %w", err)
+	}
+	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+		return dir, nil
+	}
+	cmd := exec.CommandContext(ctx, "git", "-c", "init.defaultBranch=main", "-c", "core.hooksPath=/dev/null", "-c", "init.templateDir=", "init", "--quiet", dir)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=" + dir}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", core.Errorf(core.KindOS, "git init for the demo failed: %w: %s", err, out).WithRemedy("install git")
+	}
+	return dir, nil
+}

@@ -1,0 +1,237 @@
+package access_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
+	"github.com/codex-mmo/codex-mmo/core/process"
+)
+
+// helperEnv makes the test binary wait on its standard input instead of running
+// tests, so that a test can look at it from outside.
+const helperEnv = "MMO_ACCESS_TEST_HELPER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(helperEnv) != "" {
+		_, _ = os.Stdin.Read(make([]byte, 1))
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+var (
+	root     = access.Caller{Role: access.RoleRoot, Agent: "lead", AgentRef: "ar_root"}
+	worker   = access.Caller{Role: access.RoleWorker, Agent: "reader", AgentRef: "ar_w", JobID: "w"}
+	native   = access.Caller{Role: access.RoleNative, Agent: "scout", AgentRef: "ar_root"}
+	operator = access.Caller{Role: access.RoleOperator}
+
+	none       = access.Job{}
+	ownJob     = access.Job{JobID: "w", AgentRef: "ar_w", ParentChain: []string{"ar_root"}}
+	child      = access.Job{JobID: "c", AgentRef: "ar_c", ParentChain: []string{"ar_w", "ar_root"}}
+	grandchild = access.Job{JobID: "g", AgentRef: "ar_g", ParentChain: []string{"ar_c", "ar_w", "ar_root"}}
+	sibling    = access.Job{JobID: "s", AgentRef: "ar_s", ParentChain: []string{"ar_root"}}
+)
+
+// TestMay is the table of rights, written out: for each verb and role the jobs
+// it is allowed on.
+func TestMay(t *testing.T) {
+	jobs := []struct {
+		name string
+		job  access.Job
+	}{{"none", none}, {"own", ownJob}, {"child", child}, {"grandchild", grandchild}, {"sibling", sibling}}
+	const all = "none own child grandchild sibling"
+	for _, tc := range []struct {
+		verb                           string
+		root, worker, native, operator string
+	}{
+		{"hello", all, all, all, all},
+		{"caller", all, all, "", all},
+		{"spawn", all, all, "", ""},
+		{"session", all, "", "", all},
+		{"jobs", all, "none child grandchild", "", all},
+		{"wait", all, "child grandchild", "", all},
+		{"result", all, "child grandchild", "", all},
+		{"cancel", all, "child grandchild", "", all},
+		{"stop", "", "", "", all},
+		{"follow", "", "", "", all},
+		{"audit", "", "", "", all},
+		{"no-such-verb", "", "", "", ""},
+	} {
+		for _, c := range []struct {
+			caller access.Caller
+			want   string
+		}{{root, tc.root}, {worker, tc.worker}, {native, tc.native}, {operator, tc.operator}, {access.Caller{}, ""}} {
+			if tc.verb == "hello" && c.caller.Role == "" {
+				continue
+			}
+			for _, j := range jobs {
+				err := access.May(c.caller, tc.verb, j.job)
+				allowed := slices.Contains(strings.Fields(c.want), j.name)
+				if (err == nil) != allowed {
+					t.Errorf("May(%q, %q, %s) = %v, want allowed %v", c.caller.Role, tc.verb, j.name, err, allowed)
+				}
+				if err != nil && core.KindOf(err) != core.KindPermission {
+					t.Errorf("May(%q, %q, %s) has kind %s, want %s", c.caller.Role, tc.verb, j.name, core.KindOf(err), core.KindPermission)
+				}
+			}
+		}
+	}
+}
+
+// TestMayNeedsAnIdentity pins that a worker without a ref owns nothing, even
+// when a chain has an empty entry.
+func TestMayNeedsAnIdentity(t *testing.T) {
+	nobody := access.Caller{Role: access.RoleWorker}
+	if access.May(nobody, "cancel", access.Job{JobID: "x", ParentChain: []string{""}}) == nil {
+		t.Error("a worker without an agent ref may cancel a job")
+	}
+}
+
+func TestToken(t *testing.T) {
+	token, hash := access.NewToken(rand.Reader)
+	other, _ := access.NewToken(rand.Reader)
+	if len(token) != 43 || token == other {
+		t.Errorf("NewToken = %d characters, same twice %v; want 43, different", len(token), token == other)
+	}
+	if !access.EqualHash(hash, access.HashToken(token)) || access.EqualHash(hash, access.HashToken(other)) {
+		t.Error("EqualHash does not tell two tokens apart")
+	}
+	if access.EqualHash("", "") || access.EqualHash("", hash) {
+		t.Error("EqualHash takes an empty hash")
+	}
+}
+
+func TestTokenHidesItself(t *testing.T) {
+	const secret = "very-secret"
+	token := access.Token(secret)
+	var log bytes.Buffer
+	slog.New(slog.NewTextHandler(&log, nil)).Info("x", "token", token)
+	encoded, err := json.Marshal(map[string]any{"t": token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		fmt.Sprint(token), fmt.Sprintf("%v %+v %#v %s %q", token, token, token, token, token),
+		fmt.Sprintf("%+v", struct{ T access.Token }{token}), log.String(), string(encoded),
+	} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the token shows in %q", text)
+		}
+	}
+	if token.Reveal() != secret {
+		t.Errorf("Reveal = %q, want the token", token.Reveal())
+	}
+}
+
+// socketFolder returns a private folder with a short path.
+func socketFolder(t *testing.T) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := filepath.Join(cache, "codex-mmo-test")
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(base, "acc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func TestPeerOf(t *testing.T) {
+	path := filepath.Join(socketFolder(t), "s")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	client, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+
+	peer, err := access.PeerOf(conn.(*net.UnixConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := process.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if peer.PID != os.Getpid() || peer.UID != os.Getuid() || peer.Process != self {
+		t.Errorf("PeerOf = %+v, want this process %+v", peer, self)
+	}
+}
+
+// startHelper starts the test binary so that it waits, with extra environment.
+func startHelper(t *testing.T, attr *syscall.SysProcAttr, env ...string) int {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append([]string{helperEnv + "=1"}, env...)
+	cmd.SysProcAttr = attr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		if attr != nil {
+			t.Skipf("the machine does not let a test make this process: %v", err)
+		}
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+func TestMarkedAncestor(t *testing.T) {
+	marked := startHelper(t, nil, process.MarkEnv+"=ar_1/3")
+	if mark, found, err := access.MarkedAncestor(marked); err != nil || !found || mark != "ar_1/3" {
+		t.Errorf("MarkedAncestor = %q, %v, %v, want the mark of the process itself", mark, found, err)
+	}
+	plain := startHelper(t, nil)
+	if mark, found, err := access.MarkedAncestor(plain); err != nil || found {
+		t.Errorf("MarkedAncestor of an unmarked process = %q, %v, %v, want none", mark, found, err)
+	}
+	chain, err := access.Ancestors(plain)
+	if err != nil || len(chain) < 2 || chain[0] != plain || chain[1] != os.Getpid() {
+		t.Errorf("Ancestors = %v, %v, want the process and then this one", chain, err)
+	}
+	if _, _, err := access.MarkedAncestor(1 << 30); err == nil {
+		t.Error("MarkedAncestor of a process that does not exist gives no error")
+	}
+}
+
+func TestSameNamespaces(t *testing.T) {
+	if same, err := access.SameNamespaces(os.Getpid()); err != nil || !same {
+		t.Errorf("SameNamespaces(self) = %v, %v, want true", same, err)
+	}
+	if _, err := access.SameNamespaces(1 << 30); err == nil {
+		t.Error("SameNamespaces of a process that does not exist gives no error")
+	}
+}

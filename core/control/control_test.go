@@ -1,0 +1,619 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/control/controltest"
+	"github.com/codex-mmo/codex-mmo/core/process"
+)
+
+// callerEnv makes the test binary call jobs and hello at the socket it names,
+// and print what came of it.
+const callerEnv = "MMO_CONTROL_TEST_SOCKET"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(callerEnv); path != "" {
+		ctx := context.Background()
+		c := control.Dial(path, &control.ClientOptions{Token: access.Token(os.Getenv("MMO_CONTROL_TEST_TOKEN"))})
+		_, err := c.Jobs(ctx, control.Meta{}, control.JobsRequest{})
+		fmt.Printf("jobs: %s %v\n", core.KindOf(err), err)
+		_, err = c.Hello(ctx)
+		fmt.Printf("hello: %s %v\n", core.KindOf(err), err)
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// bounded returns a context that fails a test rather than hang it.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func start(t *testing.T, h *controltest.Handler, opts *control.ClientOptions) *control.Client {
+	t.Helper()
+	path := controltest.SocketPath(t)
+	controltest.Start(t, path, h)
+	return control.Dial(path, opts)
+}
+
+func TestRoundTrip(t *testing.T) {
+	ctx := bounded(t)
+	var seen control.Call
+	c := start(t, &controltest.Handler{
+		OnSpawn: func(_ context.Context, call control.Call, r control.SpawnRequest) (*control.SpawnResponse, error) {
+			seen = call
+			return &control.SpawnResponse{BatchID: r.Agents[0].Task, Accepted: []control.AcceptedJob{{JobID: "j"}}}, nil
+		},
+	}, &control.ClientOptions{Build: "b1", Token: "secret"})
+	meta := control.Meta{ThreadID: "th", TurnID: "tu", CallID: "ca"}
+	got, err := c.Spawn(ctx, meta, control.SpawnRequest{Agents: []control.SpawnSpec{{Agent: "a", Task: "do <it>\u2028"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &control.SpawnResponse{BatchID: "do <it>\u2028", Accepted: []control.AcceptedJob{{JobID: "j"}}, Rejected: []control.RejectedJob{}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("Spawn differs (-want +got):\n%s", d)
+	}
+	if seen.Token.Reveal() != "secret" || seen.Operator || seen.Build != "b1" || seen.Key() != "call/th/tu/ca" {
+		t.Errorf("call = %+v with key %q, want the token, the build and the ids", seen, seen.Key())
+	}
+	if seen.Peer.PID != os.Getpid() || seen.Peer.UID != os.Getuid() {
+		t.Errorf("peer = %+v, want this process", seen.Peer)
+	}
+}
+
+func TestKey(t *testing.T) {
+	for _, tc := range []struct {
+		call control.Call
+		want string
+	}{
+		{control.Call{}, ""},
+		{control.Call{ThreadID: "a", TurnID: "b"}, ""},
+		{control.Call{ThreadID: "a", TurnID: "b", CallID: "c"}, "call/a/b/c"},
+		{control.Call{ThreadID: "a", TurnID: "b", CallID: "c", RequestKey: "k"}, "key/k"},
+	} {
+		if got := tc.call.Key(); got != tc.want {
+			t.Errorf("Key(%+v) = %q, want %q", tc.call, got, tc.want)
+		}
+	}
+}
+
+func TestOperator(t *testing.T) {
+	ctx := bounded(t)
+	var seen control.Call
+	c := start(t, &controltest.Handler{
+		OnSession: func(_ context.Context, call control.Call, _ control.SessionRequest) (*control.SessionView, error) {
+			seen = call
+			return &control.SessionView{SessionID: "s"}, nil
+		},
+	}, nil)
+	if _, err := c.Session(ctx, control.Meta{}); err != nil {
+		t.Fatal(err)
+	}
+	if !seen.Operator || seen.Token != "" {
+		t.Errorf("call = %+v, want the operator", seen)
+	}
+}
+
+// TestEveryVerbHasARight keeps the verbs of this package and the table of
+// rights together.
+func TestEveryVerbHasARight(t *testing.T) {
+	for _, verb := range []string{
+		control.VerbHello, control.VerbCaller, control.VerbSession, control.VerbJobs, control.VerbWait,
+		control.VerbResult, control.VerbCancel, control.VerbStop, control.VerbFollow, control.VerbAudit,
+	} {
+		if err := access.May(access.Caller{Role: access.RoleOperator}, verb, access.Job{}); err != nil {
+			t.Errorf("the operator may not use %s: %v", verb, err)
+		}
+	}
+	if err := access.May(access.Caller{Role: access.RoleRoot}, control.VerbSpawn, access.Job{}); err != nil {
+		t.Errorf("the root may not spawn: %v", err)
+	}
+}
+
+// TestAgentsCannotActAsOperator starts a child as an agent's engine would: it
+// carries the mark, so without a token it is nobody.
+func TestAgentsCannotActAsOperator(t *testing.T) {
+	path := controltest.SocketPath(t)
+	controltest.Start(t, path, &controltest.Handler{
+		OnJobs: func(_ context.Context, call control.Call, _ control.JobsRequest) (*control.JobsResponse, error) {
+			if call.Operator {
+				return nil, errors.New("taken for the operator")
+			}
+			return &control.JobsResponse{}, nil
+		},
+		OnHello: func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error) {
+			return &control.HelloResponse{}, nil
+		},
+	})
+	run := func(env ...string) string {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), append(env, callerEnv+"="+path, process.MarkEnv+"=ar_1/1")...)
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if out := run(); !strings.Contains(out, "jobs: PermissionError") || !strings.Contains(out, "agent run ar_1/1") || !strings.Contains(out, "hello:  <nil>") {
+		t.Errorf("without a token:\n%swant a PermissionError that names the agent run, and hello answered", out)
+	}
+	if out := run("MMO_CONTROL_TEST_TOKEN=t"); !strings.Contains(out, "jobs:  <nil>") {
+		t.Errorf("with a token:\n%swant an answer", out)
+	}
+}
+
+// post sends a raw request, as no client of ours would.
+func post(t *testing.T, path, url, contentType string, header map[string]string, body io.Reader) (int, string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		},
+	}}
+	req, err := http.NewRequestWithContext(bounded(t), http.MethodPost, "http://x"+url, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	for k, v := range header {
+		req.Header.Set(k, v)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data)
+}
+
+func TestRefusals(t *testing.T) {
+	path := controltest.SocketPath(t)
+	controltest.Start(t, path, &controltest.Handler{
+		OnCancel: func(context.Context, control.Call, control.CancelRequest) (*control.CancelResponse, error) {
+			return nil, core.Errorf(core.KindNotFound, "no such job").WithRemedy("list them")
+		},
+		OnJobs: func(context.Context, control.Call, control.JobsRequest) (*control.JobsResponse, error) {
+			panic("boom")
+		},
+	})
+	api := map[string]string{control.HeaderAPI: "1", control.HeaderBuild: "test-client"}
+	for _, tc := range []struct {
+		name, url, body string
+		header          map[string]string
+		status          int
+		want            []string
+	}{
+		{"no version", "/v1/jobs", "{}", map[string]string{control.HeaderBuild: "test-client"}, 409, []string{"RuntimeError", "test-server", "test-client"}},
+		{"other version", "/v1/jobs", "{}", map[string]string{control.HeaderAPI: "2", control.HeaderBuild: "test-client"}, 409, []string{"test-server", "test-client", "API 2"}},
+		{"version before body", "/v1/jobs", "not json", map[string]string{control.HeaderAPI: "2"}, 409, []string{"RuntimeError"}},
+		{"unknown verb", "/v1/rm", "{}", api, 400, []string{"ValueError", "/v1/rm"}},
+		{"unknown path", "/jobs", "{}", api, 400, []string{"ValueError"}},
+		{"unknown field", "/v1/cancel", `{"job_id":"j","casacde":true}`, api, 400, []string{"ValueError", "casacde"}},
+		{"other case", "/v1/cancel", `{"Job_id":"j"}`, api, 400, []string{"ValueError", "Job_id"}},
+		{"duplicate", "/v1/cancel", `{"job_id":"j","job_id":"k"}`, api, 400, []string{"duplicate key"}},
+		{"trailing", "/v1/cancel", `{} {}`, api, 400, []string{"after the JSON value"}},
+		{"array", "/v1/cancel", `[]`, api, 400, []string{"must be a JSON object"}},
+		{"null", "/v1/cancel", `null`, api, 400, []string{"must be a JSON object"}},
+		{"empty", "/v1/cancel", ``, api, 400, []string{"must be a JSON object"}},
+		{"handler's error", "/v1/cancel", `{"job_id":"j"}`, api, 404, []string{`"kind":"FileNotFoundError"`, `"message":"no such job"`, `"remedy":"list them"`}},
+		{"panic", "/v1/jobs", `{}`, api, 409, []string{"internal error"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			status, body := post(t, path, tc.url, "application/json", tc.header, strings.NewReader(tc.body))
+			if status != tc.status {
+				t.Errorf("status = %d, want %d", status, tc.status)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(body, want) {
+					t.Errorf("body = %s, want %q in it", body, want)
+				}
+			}
+			if strings.Contains(body, "boom") {
+				t.Errorf("body = %s shows the panic", body)
+			}
+		})
+	}
+	t.Run("too large, length unknown", func(t *testing.T) {
+		body := io.MultiReader(strings.NewReader(`{"job_id":"`), bytes.NewReader(bytes.Repeat([]byte("x"), control.MaxBody)), strings.NewReader(`"}`))
+		status, text := post(t, path, "/v1/cancel", "application/json", api, body)
+		if status != 400 || !strings.Contains(text, fmt.Sprint(control.MaxBody)) {
+			t.Errorf("answer = %d %s, want 400 naming the limit", status, text)
+		}
+	})
+}
+
+func TestErrorsKeepTheirKind(t *testing.T) {
+	ctx := bounded(t)
+	var give error
+	c := start(t, &controltest.Handler{
+		OnSession: func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error) { return nil, give },
+	}, nil)
+	for _, tc := range []struct {
+		give error
+		want *core.Error
+	}{
+		{
+			&core.Error{Kind: core.KindAdmission, Message: "full", Remedy: "wait", Reason: "capacity", SessionID: "s", SessionStatus: core.SessionRunning},
+			&core.Error{Kind: core.KindAdmission, Message: "full", Remedy: "wait", Reason: "capacity", SessionID: "s", SessionStatus: core.SessionRunning},
+		},
+		{core.Errorf(core.KindOS, "read: %w", os.ErrNotExist), &core.Error{Kind: core.KindOS, Message: "read: file does not exist"}},
+		{fmt.Errorf("outer: %w", core.Errorf(core.KindValue, "inner")), &core.Error{Kind: core.KindValue, Message: "outer: inner"}},
+		{errors.New("plain"), &core.Error{Kind: core.KindRuntime, Message: "plain"}},
+	} {
+		give = tc.give
+		_, err := c.Session(ctx, control.Meta{})
+		var got *core.Error
+		if !errors.As(err, &got) {
+			t.Fatalf("error = %v, want a core.Error", err)
+		}
+		if d := cmp.Diff(tc.want, got); d != "" {
+			t.Errorf("error for %v differs (-want +got):\n%s", tc.give, d)
+		}
+	}
+}
+
+func TestBadMetaNeverLeaves(t *testing.T) {
+	c := control.Dial("/nowhere/s", nil)
+	for _, id := range []string{"a b", "a\r\nX: y", "é", strings.Repeat("x", 201)} {
+		_, err := c.Jobs(bounded(t), control.Meta{CallID: id}, control.JobsRequest{})
+		if core.KindOf(err) != core.KindValue {
+			t.Errorf("Jobs with call id %.20q = %v, want a ValueError", id, err)
+		}
+	}
+}
+
+// TestLeavingEndsOnlyTheWait has a client leave a wait and a spawn: the wait's
+// context ends, the spawn runs on.
+func TestLeavingEndsOnlyTheWait(t *testing.T) {
+	entered := make(chan context.Context, 1)
+	waitEnded := make(chan error, 1)
+	release := make(chan struct{})
+	spawned := make(chan error, 1)
+	c := start(t, &controltest.Handler{
+		OnWait: func(ctx context.Context, _ control.Call, _ control.WaitRequest) (*control.WaitResponse, error) {
+			entered <- ctx
+			<-ctx.Done()
+			waitEnded <- context.Cause(ctx)
+			return nil, ctx.Err()
+		},
+		OnSpawn: func(ctx context.Context, _ control.Call, _ control.SpawnRequest) (*control.SpawnResponse, error) {
+			entered <- ctx
+			<-release
+			spawned <- ctx.Err()
+			return &control.SpawnResponse{}, nil
+		},
+	}, nil)
+
+	ctx, leave := context.WithCancel(bounded(t))
+	returned := make(chan error, 1)
+	go func() {
+		_, err := c.Wait(ctx, control.Meta{}, control.WaitRequest{JobIDs: []string{"j"}, TimeoutSeconds: 60})
+		returned <- err
+	}()
+	<-entered
+	leave()
+	if err := <-waitEnded; errors.Is(err, control.ErrDraining) {
+		t.Errorf("the wait ended with %v, want another cause", err)
+	}
+	if err := <-returned; core.KindOf(err) != core.KindUnavailable || !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait = %v, want an UnavailableError about the context", err)
+	}
+
+	ctx, leave = context.WithCancel(bounded(t))
+	go func() {
+		_, err := c.Spawn(ctx, control.Meta{RequestKey: "k"}, control.SpawnRequest{})
+		returned <- err
+	}()
+	<-entered
+	leave()
+	if err := <-returned; core.KindOf(err) != core.KindDeliveryUnknown {
+		t.Errorf("Spawn = %v, want ControlDeliveryUnknown", err)
+	}
+	close(release)
+	if err := <-spawned; err != nil {
+		t.Errorf("the spawn's context ended with its client: %v", err)
+	}
+}
+
+func TestShutdownAnswersParkedWaits(t *testing.T) {
+	path := controltest.SocketPath(t)
+	entered := make(chan struct{})
+	s := controltest.Start(t, path, &controltest.Handler{
+		OnWait: func(ctx context.Context, _ control.Call, _ control.WaitRequest) (*control.WaitResponse, error) {
+			close(entered)
+			<-ctx.Done()
+			if !errors.Is(context.Cause(ctx), control.ErrDraining) {
+				return nil, fmt.Errorf("cause is %w", context.Cause(ctx))
+			}
+			return nil, ctx.Err()
+		},
+	})
+	c := control.Dial(path, nil)
+	returned := make(chan error, 1)
+	go func() {
+		_, err := c.Wait(bounded(t), control.Meta{}, control.WaitRequest{TimeoutSeconds: 600})
+		returned <- err
+	}()
+	<-entered
+	if err := s.Shutdown(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	err := <-returned
+	if core.KindOf(err) != core.KindUnavailable || !strings.Contains(err.Error(), "nothing is lost") {
+		t.Errorf("Wait = %v, want an UnavailableError saying that nothing is lost", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is still there after the shutdown: %v", err)
+	}
+}
+
+// TestWaitGoesOnAtTheSuccessor shuts a supervisor down under a parked wait and
+// starts another: the client's call returns what that one says, and asks it for
+// no more than what is left of the timeout.
+func TestWaitGoesOnAtTheSuccessor(t *testing.T) {
+	path := controltest.SocketPath(t)
+	entered := make(chan struct{})
+	first := controltest.Start(t, path, &controltest.Handler{
+		OnWait: func(ctx context.Context, _ control.Call, _ control.WaitRequest) (*control.WaitResponse, error) {
+			close(entered)
+			<-ctx.Done()
+			return nil, ctx.Err()
+		},
+	})
+	c := control.Dial(path, &control.ClientOptions{Retry: 20 * time.Second})
+	type answer struct {
+		r   *control.WaitResponse
+		err error
+	}
+	returned := make(chan answer, 1)
+	go func() {
+		r, err := c.Wait(bounded(t), control.Meta{}, control.WaitRequest{TimeoutSeconds: 600})
+		returned <- answer{r, err}
+	}()
+	<-entered
+	if err := first.Shutdown(bounded(t)); err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan float64, 1)
+	controltest.Start(t, path, &controltest.Handler{
+		OnWait: func(_ context.Context, _ control.Call, r control.WaitRequest) (*control.WaitResponse, error) {
+			asked <- r.TimeoutSeconds
+			return &control.WaitResponse{TimedOutWaiting: true}, nil
+		},
+	})
+	got := <-returned
+	if got.err != nil || !got.r.TimedOutWaiting {
+		t.Fatalf("Wait = %+v, %v, want the successor's answer", got.r, got.err)
+	}
+	if left := <-asked; left >= 600 || left < 570 {
+		t.Errorf("the successor was asked for %v s, want what was left of 600", left)
+	}
+}
+
+// breaker is a listener whose connections break after the request was read.
+func breaker(t *testing.T, path string, times int32) *atomic.Int32 {
+	t.Helper()
+	l, err := control.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var requests atomic.Int32
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 64<<10))
+			_ = conn.Close()
+			if requests.Add(1) == times {
+				_ = l.Close()
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return &requests
+}
+
+// TestRepeats pins which calls are sent again after a connection that broke
+// without an answer.
+func TestRepeats(t *testing.T) {
+	key := control.Meta{RequestKey: "k"}
+	for _, tc := range []struct {
+		name              string
+		do                func(context.Context, *control.Client) error
+		repeated, changes bool
+	}{
+		{"jobs", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Jobs(ctx, control.Meta{}, control.JobsRequest{})
+			return err
+		}, true, false},
+		{"wait", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Wait(ctx, control.Meta{}, control.WaitRequest{})
+			return err
+		}, true, false},
+		{"spawn with a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Spawn(ctx, key, control.SpawnRequest{})
+			return err
+		}, true, true},
+		{"spawn of a call", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Spawn(ctx, control.Meta{ThreadID: "a", TurnID: "b", CallID: "c"}, control.SpawnRequest{})
+			return err
+		}, true, true},
+		{"spawn without a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Spawn(ctx, control.Meta{ThreadID: "a", CallID: "c"}, control.SpawnRequest{})
+			return err
+		}, false, true},
+		{"cancel without a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Cancel(ctx, control.Meta{}, control.CancelRequest{})
+			return err
+		}, false, true},
+		{"stop", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Stop(ctx, key, control.StopRequest{})
+			return err
+		}, false, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			path := controltest.SocketPath(t)
+			requests := breaker(t, path, 2)
+			c := control.Dial(path, &control.ClientOptions{Retry: 300 * time.Millisecond})
+			err := tc.do(bounded(t), c)
+			sent := int32(1)
+			if tc.repeated {
+				sent = 2 // the third time there is nobody any more
+			}
+			kind := core.KindUnavailable
+			if tc.changes {
+				kind = core.KindDeliveryUnknown
+			}
+			if requests.Load() != sent || core.KindOf(err) != kind {
+				t.Errorf("sent %d times with %v, want %d times and %s", requests.Load(), err, sent, kind)
+			}
+		})
+	}
+}
+
+// TestPoison pins that a request which never gets an answer is not sent for
+// ever.
+func TestPoison(t *testing.T) {
+	path := controltest.SocketPath(t)
+	requests := breaker(t, path, 100)
+	c := control.Dial(path, &control.ClientOptions{Retry: 20 * time.Second})
+	_, err := c.Jobs(bounded(t), control.Meta{}, control.JobsRequest{})
+	if !errors.Is(err, control.ErrUnreachable) || requests.Load() != 5 {
+		t.Errorf("Jobs = %v after %d attempts, want ErrUnreachable after 5", err, requests.Load())
+	}
+}
+
+func TestNobodyThere(t *testing.T) {
+	path := controltest.SocketPath(t)
+	for _, retry := range []time.Duration{0, 50 * time.Millisecond} {
+		_, err := control.Dial(path, &control.ClientOptions{Retry: retry}).Hello(bounded(t))
+		if !errors.Is(err, control.ErrUnreachable) || core.KindOf(err) != core.KindUnavailable {
+			t.Errorf("Hello with retry %v = %v, want ErrUnreachable", retry, err)
+		}
+	}
+}
+
+// TestSupervisorAppears starts the server only after the client has begun to
+// wait, in a folder that does not exist yet either.
+func TestSupervisorAppears(t *testing.T) {
+	for _, name := range []string{"socket", "folder", "two folders"} {
+		t.Run(name, func(t *testing.T) {
+			path := controltest.SocketPath(t)
+			dir := strings.TrimSuffix(path, "/s")
+			switch name {
+			case "folder":
+				dir += "/sub"
+			case "two folders":
+				dir += "/sub/sub"
+			}
+			path = dir + "/s"
+			c := control.Dial(path, &control.ClientOptions{Retry: 20 * time.Second})
+			returned := make(chan error, 1)
+			go func() {
+				_, err := c.Hello(bounded(t))
+				returned <- err
+			}()
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			controltest.Start(t, path, &controltest.Handler{
+				OnHello: func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error) {
+					return &control.HelloResponse{PID: 1}, nil
+				},
+			})
+			if err := <-returned; err != nil {
+				t.Errorf("Hello = %v, want the answer of the server that appeared", err)
+			}
+		})
+	}
+}
+
+func TestFollow(t *testing.T) {
+	ctx := bounded(t)
+	step := make(chan struct{})
+	c := start(t, &controltest.Handler{
+		OnFollow: func(_ context.Context, _ control.Call, r control.FollowRequest, emit func(control.FollowEvent) error) error {
+			for i := uint64(1); i <= 3; i++ {
+				if err := emit(control.FollowEvent{Seq: i, Text: "line\nbreak"}); err != nil {
+					return err
+				}
+				<-step // the client has read it before the next is made: every event is flushed
+			}
+			return core.Errorf(core.KindRuntime, "the end")
+		},
+	}, nil)
+	var seqs []uint64
+	err := c.Follow(ctx, control.Meta{}, control.FollowRequest{}, func(e control.FollowEvent) error {
+		seqs = append(seqs, e.Seq)
+		step <- struct{}{}
+		return nil
+	})
+	if d := cmp.Diff([]uint64{1, 2, 3}, seqs); d != "" {
+		t.Errorf("events differ (-want +got):\n%s", d)
+	}
+	if core.KindOf(err) != core.KindRuntime || err.Error() != "the end" {
+		t.Errorf("Follow = %v, want the handler's error", err)
+	}
+}
+
+func TestFollowEnds(t *testing.T) {
+	path := controltest.SocketPath(t)
+	var ending atomic.Value
+	s := controltest.Start(t, path, &controltest.Handler{
+		OnFollow: func(ctx context.Context, _ control.Call, _ control.FollowRequest, emit func(control.FollowEvent) error) error {
+			if err := emit(control.FollowEvent{Seq: 1}); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			ending.Store(context.Cause(ctx))
+			return ctx.Err()
+		},
+	})
+	c := control.Dial(path, nil)
+	stop := errors.New("enough")
+	if err := c.Follow(bounded(t), control.Meta{}, control.FollowRequest{}, func(control.FollowEvent) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("Follow = %v, want the reader's own error", err)
+	}
+	err := c.Follow(bounded(t), control.Meta{}, control.FollowRequest{}, func(control.FollowEvent) error {
+		go func() { _ = s.Shutdown(context.Background()) }()
+		return nil
+	})
+	if core.KindOf(err) != core.KindUnavailable {
+		t.Errorf("Follow = %v, want an UnavailableError at the shutdown", err)
+	}
+	if !errors.Is(ending.Load().(error), control.ErrDraining) {
+		t.Errorf("the stream's cause = %v, want %v", ending.Load(), control.ErrDraining)
+	}
+}

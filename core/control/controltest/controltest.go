@@ -1,0 +1,140 @@
+// Package controltest is a control API for tests: a Handler made of functions,
+// served over a real unix socket.
+package controltest
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/control"
+)
+
+// Handler answers each verb with its function, or refuses it when that is nil.
+type Handler struct {
+	OnHello   func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error)
+	OnCaller  func(context.Context, control.Call, control.CallerRequest) (*control.CallerResponse, error)
+	OnSession func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error)
+	OnSpawn   func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error)
+	OnJobs    func(context.Context, control.Call, control.JobsRequest) (*control.JobsResponse, error)
+	OnWait    func(context.Context, control.Call, control.WaitRequest) (*control.WaitResponse, error)
+	OnResult  func(context.Context, control.Call, control.ResultRequest) (*control.ResultResponse, error)
+	OnCancel  func(context.Context, control.Call, control.CancelRequest) (*control.CancelResponse, error)
+	OnStop    func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
+	OnAudit   func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
+	OnFollow  func(context.Context, control.Call, control.FollowRequest, func(control.FollowEvent) error) error
+}
+
+var _ control.Handler = (*Handler)(nil)
+
+func serve[Req, Resp any](ctx context.Context, c control.Call, r Req, f func(context.Context, control.Call, Req) (*Resp, error)) (*Resp, error) {
+	if f == nil {
+		return nil, core.Errorf(core.KindRuntime, "the test has no answer to %T", r)
+	}
+	return f(ctx, c, r)
+}
+
+// Hello calls OnHello.
+func (h *Handler) Hello(ctx context.Context, c control.Call, r control.HelloRequest) (*control.HelloResponse, error) {
+	return serve(ctx, c, r, h.OnHello)
+}
+
+// Caller calls OnCaller.
+func (h *Handler) Caller(ctx context.Context, c control.Call, r control.CallerRequest) (*control.CallerResponse, error) {
+	return serve(ctx, c, r, h.OnCaller)
+}
+
+// Session calls OnSession.
+func (h *Handler) Session(ctx context.Context, c control.Call, r control.SessionRequest) (*control.SessionView, error) {
+	return serve(ctx, c, r, h.OnSession)
+}
+
+// Spawn calls OnSpawn.
+func (h *Handler) Spawn(ctx context.Context, c control.Call, r control.SpawnRequest) (*control.SpawnResponse, error) {
+	return serve(ctx, c, r, h.OnSpawn)
+}
+
+// Jobs calls OnJobs.
+func (h *Handler) Jobs(ctx context.Context, c control.Call, r control.JobsRequest) (*control.JobsResponse, error) {
+	return serve(ctx, c, r, h.OnJobs)
+}
+
+// Wait calls OnWait.
+func (h *Handler) Wait(ctx context.Context, c control.Call, r control.WaitRequest) (*control.WaitResponse, error) {
+	return serve(ctx, c, r, h.OnWait)
+}
+
+// Result calls OnResult.
+func (h *Handler) Result(ctx context.Context, c control.Call, r control.ResultRequest) (*control.ResultResponse, error) {
+	return serve(ctx, c, r, h.OnResult)
+}
+
+// Cancel calls OnCancel.
+func (h *Handler) Cancel(ctx context.Context, c control.Call, r control.CancelRequest) (*control.CancelResponse, error) {
+	return serve(ctx, c, r, h.OnCancel)
+}
+
+// Stop calls OnStop.
+func (h *Handler) Stop(ctx context.Context, c control.Call, r control.StopRequest) (*control.StopResponse, error) {
+	return serve(ctx, c, r, h.OnStop)
+}
+
+// Audit calls OnAudit.
+func (h *Handler) Audit(ctx context.Context, c control.Call, r control.AuditRequest) (*control.AuditResponse, error) {
+	return serve(ctx, c, r, h.OnAudit)
+}
+
+// Follow calls OnFollow.
+func (h *Handler) Follow(ctx context.Context, c control.Call, r control.FollowRequest, emit func(control.FollowEvent) error) error {
+	if h.OnFollow == nil {
+		return core.Errorf(core.KindRuntime, "the test has no answer to %T", r)
+	}
+	return h.OnFollow(ctx, c, r, emit)
+}
+
+// SocketPath returns a path for a socket in a private folder that is removed
+// with the test.
+func SocketPath(t testing.TB) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := filepath.Join(cache, "codex-mmo-test")
+	if err := os.MkdirAll(base, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(base, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return filepath.Join(dir, "s")
+}
+
+// Start serves h at path until the test ends, and returns the server.
+func Start(t testing.TB, path string, h control.Handler) *control.Server {
+	t.Helper()
+	l, err := control.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := control.NewServer(l, h, &control.ServerOptions{Build: "test-server", Log: slog.New(slog.DiscardHandler)})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve() }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := s.Shutdown(ctx); err != nil {
+			t.Errorf("shut the control server down: %v", err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("control server: %v", err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,137 @@
+package control
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/strictjson"
+)
+
+// maxEvent is the longest line of a follow stream in bytes.
+const maxEvent = 8 << 20
+
+func fixed(request any) func() (any, error) {
+	return func() (any, error) { return request, nil }
+}
+
+// Hello asks who serves the socket.
+func (c *Client) Hello(ctx context.Context) (*HelloResponse, error) {
+	return call[HelloResponse](ctx, c, VerbHello, Meta{}, fixed(HelloRequest{}))
+}
+
+// Caller asks what the caller is and may do.
+func (c *Client) Caller(ctx context.Context, m Meta) (*CallerResponse, error) {
+	return call[CallerResponse](ctx, c, VerbCaller, m, fixed(CallerRequest{}))
+}
+
+// Session returns the session's public view.
+func (c *Client) Session(ctx context.Context, m Meta) (*SessionView, error) {
+	return call[SessionView](ctx, c, VerbSession, m, fixed(SessionRequest{}))
+}
+
+// Spawn delegates jobs. With a key in m it is repeated over a lost connection,
+// and answered as the first time; without one the error of a lost connection is
+// a ControlDeliveryUnknown.
+func (c *Client) Spawn(ctx context.Context, m Meta, r SpawnRequest) (*SpawnResponse, error) {
+	return call[SpawnResponse](ctx, c, VerbSpawn, m, fixed(r))
+}
+
+// Jobs lists jobs.
+func (c *Client) Jobs(ctx context.Context, m Meta, r JobsRequest) (*JobsResponse, error) {
+	return call[JobsResponse](ctx, c, VerbJobs, m, fixed(r))
+}
+
+// Wait parks until a job ends or changes, or the timeout in r is over. When the
+// supervisor goes away meanwhile, the wait goes on at its successor with what
+// is left of the timeout.
+func (c *Client) Wait(ctx context.Context, m Meta, r WaitRequest) (*WaitResponse, error) {
+	start := time.Now()
+	timeout := r.TimeoutSeconds
+	return call[WaitResponse](ctx, c, VerbWait, m, func() (any, error) {
+		r.TimeoutSeconds = max(0, timeout-time.Since(start).Seconds())
+		return r, nil
+	})
+}
+
+// Result reads one page of a result.
+func (c *Client) Result(ctx context.Context, m Meta, r ResultRequest) (*ResultResponse, error) {
+	return call[ResultResponse](ctx, c, VerbResult, m, fixed(r))
+}
+
+// Cancel ends a job. Over a lost connection it is like Spawn.
+func (c *Client) Cancel(ctx context.Context, m Meta, r CancelRequest) (*CancelResponse, error) {
+	return call[CancelResponse](ctx, c, VerbCancel, m, fixed(r))
+}
+
+// Stop ends the session. It is never repeated.
+func (c *Client) Stop(ctx context.Context, m Meta, r StopRequest) (*StopResponse, error) {
+	return call[StopResponse](ctx, c, VerbStop, m, fixed(r))
+}
+
+// Audit reads audit rows.
+func (c *Client) Audit(ctx context.Context, m Meta, r AuditRequest) (*AuditResponse, error) {
+	return call[AuditResponse](ctx, c, VerbAudit, m, fixed(r))
+}
+
+// Follow calls each for every event until the stream ends, each fails, or ctx
+// ends. It connects with the client's patience, but a stream that broke is not
+// begun again: the caller decides from where. An end by the server's shutdown
+// is an error of kind UnavailableError.
+func (c *Client) Follow(ctx context.Context, m Meta, r FollowRequest, each func(FollowEvent) error) error {
+	if err := c.check(m); err != nil {
+		return err
+	}
+	body, err := strictjson.Marshal(r)
+	if err != nil {
+		return core.Errorf(core.KindValue, "write the request %s: %w", VerbFollow, err)
+	}
+	patience := newPatience(c.path, c.retry)
+	defer patience.close()
+	for {
+		resp, became, err := c.attempt(ctx, VerbFollow, m, body)
+		switch {
+		case err == nil:
+			defer resp.Body.Close()
+			return readEvents(ctx, resp.Body, each)
+		case became == answered || became == drained:
+			return err
+		case became == unknown || !absent(err) || !patience.wait(ctx, became):
+			return c.noAnswer(ctx, VerbFollow, false, err)
+		}
+	}
+}
+
+// readEvents reads JSON lines to the end of the stream. The last line may be an
+// ErrorBody.
+func readEvents(ctx context.Context, stream io.Reader, each func(FollowEvent) error) error {
+	lines := bufio.NewScanner(stream)
+	lines.Buffer(nil, maxEvent)
+	for lines.Scan() {
+		var event struct {
+			FollowEvent
+			Error *ErrorView `json:"error"`
+		}
+		if err := strictjson.Unmarshal(lines.Bytes(), &event, &strictjson.Options{AllowUnknown: true}); err != nil {
+			return core.Errorf(core.KindRuntime, "read an event: %w", err)
+		}
+		if event.Error != nil {
+			return errorOf(*event.Error)
+		}
+		if err := each(event.FollowEvent); err != nil {
+			return err
+		}
+	}
+	switch err := lines.Err(); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, bufio.ErrTooLong):
+		return core.Errorf(core.KindRuntime, "read an event: a line has more than %d bytes", maxEvent)
+	case err != nil:
+		return core.Errorf(core.KindUnavailable, "the stream of events broke: %w", err)
+	}
+	return nil
+}

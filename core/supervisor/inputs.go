@@ -1,0 +1,208 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
+	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
+)
+
+// engineAge tells reconcile whether a turn that the thread calls running can
+// still be running.
+type engineAge int
+
+const (
+	engineSame engineAge = iota // the engine that ran the turn lives
+	engineNew                   // it does not: such a turn was lost
+)
+
+// recoveryText is what a thread is told when its turn died with its engine.
+// It does not repeat the task: the thread has it.
+const recoveryText = "[recovery] Your previous turn was cut off because the process that ran it was lost. " +
+	"Nothing of this conversation is lost. Check what is already done, do not repeat finished work, and go on to the end of your task."
+
+// readState asks the engine for the thread and reconciles with it.
+func (a *agent) readState(ctx context.Context, age engineAge) error {
+	c, cancel := short(ctx)
+	defer cancel()
+	answer, err := a.host.Read(c, &hostpb.ReadRequest{})
+	if err != nil {
+		return hostError("reading the thread", err)
+	}
+	if f := answer.GetFailure(); f != nil {
+		return failureError("reading the thread", f)
+	}
+	return a.reconcile(ctx, answer.GetState(), age)
+}
+
+// reconcile compares the ledger of inputs with what the thread says and makes
+// the next move: send an input that was never sent, publish a turn that ended
+// unseen, or continue after a turn that was lost. It never sends an input
+// twice.
+func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age engineAge) error {
+	in, err := a.lastInput(ctx)
+	if err != nil || in == nil {
+		return err
+	}
+	switch in.State {
+	case store.InputIntended:
+		return a.send(ctx, in)
+	case store.InputSent:
+		return a.settleSent(ctx, in, state, age)
+	case store.InputApplied:
+		turn := turnByID(state, in.TurnID)
+		return a.settleTurn(ctx, in, turn, age)
+	case store.InputTurnDone:
+		return a.finishPublished(ctx)
+	}
+	return nil
+}
+
+// lastInput returns the newest input of the agent run, or nil.
+func (a *agent) lastInput(ctx context.Context) (*store.Input, error) {
+	var last *store.Input
+	err := a.sup.store.View(ctx, func(tx *store.Tx) error {
+		list, err := tx.Inputs(a.ref)
+		if err == nil && len(list) > 0 {
+			last = list[len(list)-1]
+		}
+		return err
+	})
+	return last, err
+}
+
+// send hands an input to the host. The row says so before it leaves; when the
+// answer is lost, settleSent finds out what became of it.
+func (a *agent) send(ctx context.Context, in *store.Input) error {
+	in.State = store.InputSent
+	if err := a.saveInput(ctx, in); err != nil {
+		return err
+	}
+	c, cancel := short(ctx)
+	defer cancel()
+	answer, err := a.host.StartTurn(c, &hostpb.StartTurnRequest{
+		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: a.role.Effort,
+	})
+	if err != nil {
+		return hostError("starting the turn", err)
+	}
+	return a.settleAnswer(ctx, in, answer)
+}
+
+func (a *agent) settleAnswer(ctx context.Context, in *store.Input, answer *hostpb.CommandResponse) error {
+	switch answer.GetDelivery() {
+	case basepb.Delivery_DELIVERY_APPLIED:
+		return a.applied(ctx, in, answer.GetTurnId())
+	case basepb.Delivery_DELIVERY_REJECTED:
+		in.State = store.InputRejected
+		if err := a.saveInput(ctx, in); err != nil {
+			return err
+		}
+		return failureError("starting the turn", answer.GetFailure())
+	}
+	return core.Errorf(core.KindDeliveryUnknown, "whether input %s reached the thread of agent %s is not known: %s",
+		in.InputID, a.rec.Agent, answer.GetFailure().GetMessage())
+}
+
+// applied records that the thread has the input. Its turn may be over already.
+func (a *agent) applied(ctx context.Context, in *store.Input, turn string) error {
+	in.State, in.TurnID = store.InputApplied, turn
+	a.rec.ActiveTurnID = turn
+	err := a.save(ctx, func(tx *store.Tx, _ *change) error { return tx.PutInput(in) })
+	if err != nil {
+		return err
+	}
+	a.follow("turn", fmt.Sprintf("turn begins (%s)", in.Origin))
+	return nil
+}
+
+// settleSent decides about an input whose answer never came.
+func (a *agent) settleSent(ctx context.Context, in *store.Input, state *hostpb.ThreadState, age engineAge) error {
+	if turn := turnByCommand(state, in.InputID); turn != nil {
+		if err := a.applied(ctx, in, turn.GetId()); err != nil {
+			return err
+		}
+		return a.settleTurn(ctx, in, turn, age)
+	}
+	if age == engineSame {
+		// The host remembers every command it was given, and looks into the
+		// thread itself: asking again with the same id sends nothing twice.
+		return a.send(ctx, in)
+	}
+	// The engine is gone and its thread does not have the input: it was
+	// proven never to have arrived, so its text goes out as a new input.
+	in.State = store.InputLost
+	if err := a.saveInput(ctx, in); err != nil {
+		return err
+	}
+	return a.sendNew(ctx, "recovery", in.Text)
+}
+
+// settleTurn decides about the turn of an applied input.
+func (a *agent) settleTurn(ctx context.Context, in *store.Input, turn *hostpb.Turn, age engineAge) error {
+	switch {
+	case turn == nil && age == engineSame:
+		return nil // not listed yet; its events will come
+	case turn == nil, turn.GetStatus() == "inProgress" && age == engineNew,
+		turn.GetStatus() == "interrupted" && !turn.GetHasCompletedAt():
+		return a.continueLost(ctx, in)
+	case turn.GetStatus() == "inProgress":
+		return nil
+	}
+	return a.turnEnded(ctx, endedTurn{id: turn.GetId(), status: turn.GetStatus(), text: turn.GetFinalText(), errorJSON: turn.GetErrorJson()})
+}
+
+// continueLost goes on after a turn that died with its engine.
+func (a *agent) continueLost(ctx context.Context, in *store.Input) error {
+	now := a.sup.cfg.now().UTC()
+	in.State, in.EndedAt = store.InputTurnLost, &now
+	if err := a.saveInput(ctx, in); err != nil {
+		return err
+	}
+	return a.sendNew(ctx, "recovery", recoveryText)
+}
+
+// sendNew records a new input and sends it.
+func (a *agent) sendNew(ctx context.Context, origin, text string) error {
+	in := &store.Input{
+		InputID: core.NewInputID(a.sup.cfg.random()), SessionID: a.sup.session, AgentRef: a.ref,
+		Origin: origin, Text: text, State: store.InputIntended, CreatedAt: a.sup.cfg.now().UTC(),
+	}
+	err := a.sup.commit(ctx, func(tx *store.Tx, _ *change) error {
+		if err := tx.AppendInput(in); err != nil {
+			return err
+		}
+		return a.sup.audit(tx, "agent_input", a.jobID, "supervisor", map[string]any{"input_id": in.InputID, "origin": origin})
+	})
+	if err != nil {
+		return err
+	}
+	return a.send(ctx, in)
+}
+
+func (a *agent) saveInput(ctx context.Context, in *store.Input) error {
+	return a.sup.commit(ctx, func(tx *store.Tx, _ *change) error { return tx.PutInput(in) })
+}
+
+func turnByID(state *hostpb.ThreadState, id string) *hostpb.Turn {
+	for _, t := range state.GetTurns() {
+		if t.GetId() == id {
+			return t
+		}
+	}
+	return nil
+}
+
+func turnByCommand(state *hostpb.ThreadState, command string) *hostpb.Turn {
+	for _, t := range state.GetTurns() {
+		for _, c := range t.GetCommandIds() {
+			if c == command {
+				return t
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,320 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/folders"
+	"github.com/codex-mmo/codex-mmo/core/pluginhost"
+	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
+	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
+)
+
+// launch brings up a new agent: host, engine, thread, first input.
+func (a *agent) launch(ctx context.Context) error {
+	err := a.startHost(ctx)
+	if err == nil {
+		err = a.launchEngine(ctx)
+	}
+	if err != nil {
+		a.signalLaunched(err)
+		return err
+	}
+	a.signalLaunched(nil)
+	state, err := a.openThread(ctx)
+	if err != nil {
+		return err
+	}
+	return a.reconcile(ctx, state, engineNew)
+}
+
+// startHost starts a host plugin for the agent and connects to it. The intent
+// is a row before the process exists; its identity is a row before anything
+// relies on it.
+func (a *agent) startHost(ctx context.Context) error {
+	s := a.sup
+	instance := "h" + newInstance(s.cfg.random())
+	dir := filepath.Join(s.cfg.Folders.RuntimeDir(s.session), instance)
+	launch := store.Launch{LaunchID: instance, SessionID: s.session, Owner: a.ref, Role: "host", IntentAt: s.cfg.now().UTC()}
+	binary := s.cachedSession().Binary
+	a.rec.Host = store.HostRef{Instance: instance, SHA256: binary.SHA256}
+	if err := a.save(ctx, func(tx *store.Tx, _ *change) error { return tx.PutLaunch(&launch) }); err != nil {
+		return err
+	}
+	if err := folders.MakeDir(a.dir()); err != nil {
+		return core.Errorf(core.KindOS, "making the agent's folder: %w", err)
+	}
+	plugin, err := pluginhost.Start(ctx, &pluginhost.Spec{
+		Kind: "host", Path: binary.Path, SHA256: binary.SHA256, Args: []string{"plugin", "host"},
+		Env: BaseEnv(s.cfg.Getenv), Dir: dir, LogPath: filepath.Join(a.dir(), "host.log"),
+	}, func(id process.Identity) error {
+		a.rec.Host.Process = recordOf(id)
+		launch.Process = recordOf(id)
+		at := s.cfg.now().UTC()
+		launch.RecordedAt = &at
+		return a.save(ctx, func(tx *store.Tx, _ *change) error { return tx.PutLaunch(&launch) })
+	})
+	if err != nil {
+		return core.Errorf(core.KindRuntime, "starting the host of agent %s: %w", a.rec.Agent, err)
+	}
+	ref := plugin.Ref()
+	a.rec.Host.Socket, a.rec.Host.Protocol = ref.Socket, ref.Protocol
+	a.connect(plugin)
+	return a.save(ctx, nil)
+}
+
+// connect makes plugin the agent's host.
+func (a *agent) connect(plugin *pluginhost.Plugin) {
+	a.disconnect()
+	a.plugin = plugin
+	a.host = hostpb.NewHostClient(plugin.Conn())
+}
+
+// disconnect drops the connection to the host; the process lives on.
+func (a *agent) disconnect() {
+	if a.stream != nil {
+		a.stream()
+		a.stream = nil
+	}
+	if a.plugin != nil {
+		if err := a.plugin.Close(); err != nil {
+			a.log.Debug("closing the connection to the host", "err", err)
+		}
+	}
+	a.plugin, a.host, a.events = nil, nil, nil
+}
+
+// launchEngine starts the next generation of the agent's engine and records
+// its identity. The generation is a row before the process exists, so that the
+// mark in its environment can always be traced.
+func (a *agent) launchEngine(ctx context.Context) error {
+	if err := a.sweepOrphans(ctx); err != nil {
+		return err
+	}
+	a.rec.Generation++
+	a.rec.Engine, a.rec.Handle = store.Process{}, nil
+	if err := a.save(ctx, nil); err != nil {
+		return err
+	}
+	request, err := a.launchRequest(ctx)
+	if err != nil {
+		return err
+	}
+	c, cancel := short(ctx)
+	defer cancel()
+	answer, err := a.host.Launch(c, request)
+	if err != nil {
+		return hostError("launching the engine", err)
+	}
+	if f := answer.GetFailure(); f != nil {
+		return failureError("launching the engine", f)
+	}
+	if err := a.recordHandle(ctx, answer.GetHandle()); err != nil {
+		return err
+	}
+	a.subscribe()
+	return nil
+}
+
+// sweepOrphans ends what an earlier engine of this agent may have left: a
+// process that carries the agent's mark while no engine is on record.
+func (a *agent) sweepOrphans(ctx context.Context) error {
+	if a.rec.Generation == 0 {
+		return nil
+	}
+	survivors, err := process.Retire(ctx, identityOf(a.rec.Engine), &process.RetireOptions{Grace: stopGrace, Mark: a.ref + "/"})
+	if err != nil {
+		a.rec.Survivors = describe(survivors)
+		return err
+	}
+	return nil
+}
+
+func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error) {
+	s := a.sup
+	generation := a.rec.Generation
+	caller, err := a.callerToken(ctx, generation)
+	if err != nil {
+		return nil, err
+	}
+	bearer, err := s.gw.issue(ctx, a, generation)
+	if err != nil {
+		return nil, err
+	}
+	socket := filepath.Join(s.cfg.Folders.RuntimeDir(s.session), "e"+newInstance(s.cfg.random())+".sock")
+	if err := folders.CheckSocketPath(socket); err != nil {
+		return nil, err
+	}
+	mark := a.ref + "/" + strconv.FormatUint(generation, 10)
+	env := map[string]string{
+		"CODEX_HOME": a.rec.Home, process.MarkEnv: mark,
+		"MMO_GATEWAY_TOKEN": bearer, "MMO_CALLER_TOKEN": caller, "MMO_RUN_ID": s.runID,
+	}
+	if a.jobID != "" {
+		env["MMO_CALLER_JOB_ID"] = a.jobID
+	}
+	for _, name := range engineEnvNames {
+		if v := s.cfg.Getenv(name); v != "" {
+			env[name] = v
+		}
+	}
+	codex := s.cachedSession().Codex
+	return &hostpb.LaunchRequest{
+		Fence: a.fence(), AgentRef: a.ref, Generation: generation,
+		EnginePath: codex.Path, EngineSha256: codex.SHA256, EngineHome: a.rec.Home, Cwd: a.cwd(), Env: env,
+		SocketPath: socket, SpoolDir: filepath.Join(a.dir(), "spool"), StderrPath: filepath.Join(a.evidenceDir(), a.stderrName()),
+		// The home is shared by all jobs of a role, the mark is this agent's alone.
+		EngineArgs: []string{
+			"-c", fmt.Sprintf("shell_environment_policy.set.%s=%q", process.MarkEnv, mark),
+			"-c", fmt.Sprintf("mcp_servers.mmo_mesh.env.%s=%q", process.MarkEnv, mark),
+		},
+	}, nil
+}
+
+// callerToken returns the capability for the engine's MCP process. A job's is
+// new with every engine; the root's lives in capabilities.json for the whole
+// session, so that a resumed root keeps its identity.
+func (a *agent) callerToken(ctx context.Context, generation uint64) (string, error) {
+	if a.jobID == "" {
+		return a.sup.rootToken(ctx, a.ref)
+	}
+	token, _, err := a.sup.mintToken(ctx, a.ref, capCaller, generation)
+	return token, err
+}
+
+func (a *agent) recordHandle(ctx context.Context, h *hostpb.Handle) error {
+	raw, err := proto.Marshal(h)
+	if err != nil {
+		return core.Errorf(core.KindRuntime, "keeping the handle of agent %s: %w", a.ref, err)
+	}
+	a.rec.Handle = raw
+	a.rec.Engine = recordOf(fromProto(h.GetEngine()))
+	if h.GetThreadId() != "" {
+		a.rec.ThreadID = h.GetThreadId()
+	}
+	return a.save(ctx, nil)
+}
+
+// openThread opens the agent's thread in a fresh engine: a new one, or the one
+// on record.
+func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
+	spec := &hostpb.ThreadSpec{
+		Name: fmt.Sprintf("codex-mmo %s %s", a.sup.session, a.rec.Agent), Cwd: a.cwd(),
+		Model: a.rec.Model, ModelProvider: gatewayProvider, Effort: a.role.Effort,
+		ApprovalPolicy: a.role.ApprovalPolicy, Permissions: a.permissionProfile(),
+	}
+	if a.rec.ThreadID == "" {
+		spec.Open = &hostpb.ThreadSpec_Start{Start: true}
+	} else {
+		spec.Open = &hostpb.ThreadSpec_ResumeThreadId{ResumeThreadId: a.rec.ThreadID}
+	}
+	c, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	answer, err := a.host.Open(c, &hostpb.OpenRequest{Fence: a.fence(), Thread: spec, TimeoutMs: uint32(openTimeout.Milliseconds())})
+	if err != nil {
+		return nil, hostError("opening the thread", err)
+	}
+	if f := answer.GetFailure(); f != nil {
+		return nil, failureError("opening the thread", f)
+	}
+	if err := a.checkEcho(spec, answer.GetEcho()); err != nil {
+		return nil, err
+	}
+	a.rec.OpenedAt = a.sup.cfg.now().UTC()
+	if err := a.recordHandle(ctx, answer.GetHandle()); err != nil {
+		return nil, err
+	}
+	return answer.GetState(), a.started(ctx)
+}
+
+// checkEcho refuses a thread that does not have the isolation that was asked
+// for: Codex drops a permission profile without a word in some cases.
+func (a *agent) checkEcho(want *hostpb.ThreadSpec, got *hostpb.Echo) error {
+	for _, c := range []struct{ what, want, got string }{
+		{"permission profile", want.GetPermissions(), got.GetPermissionProfile()},
+		{"approval policy", want.GetApprovalPolicy(), got.GetApprovalPolicy()},
+		{"working folder", want.GetCwd(), got.GetCwd()},
+		{"model", want.GetModel(), got.GetModel()},
+	} {
+		if c.want != c.got {
+			return core.Errorf(core.KindAppServer, "Codex opened the thread of agent %s with %s %q instead of %q; it was stopped before its first turn",
+				a.rec.Agent, c.what, c.got, c.want).WithRemedy("run `codex-mmo doctor` and report the Codex version")
+		}
+	}
+	return nil
+}
+
+// started publishes that the thread is open.
+func (a *agent) started(ctx context.Context) error {
+	now := a.sup.cfg.now().UTC()
+	if a.jobID != "" {
+		return a.sup.updateJob(ctx, a.jobID, func(_ *store.Tx, j *store.Job) error {
+			if !j.Status.CanBecome(core.JobRunning) {
+				return errUnchanged
+			}
+			j.Status = core.JobRunning
+			if j.StartedAt == nil {
+				j.StartedAt = &now
+			}
+			j.LastProgressAt = &now
+			return nil
+		})
+	}
+	return a.sup.updateSession(ctx, func(_ *store.Tx, rec *store.Session) error {
+		if rec.Status != core.SessionStarting {
+			return errUnchanged
+		}
+		rec.Status = core.SessionRunning
+		if rec.StartedAt == nil {
+			rec.StartedAt = &now
+		}
+		return nil
+	})
+}
+
+func (a *agent) cwd() string {
+	if a.jobID != "" {
+		if j, err := a.sup.cachedJob(a.jobID); err == nil {
+			return j.Cwd
+		}
+	}
+	return a.sup.cachedSession().Workspace
+}
+
+func (a *agent) permissionProfile() string {
+	if a.role.Permissions == "workspace-write" && a.jobID == "" {
+		return "mmo-rw"
+	}
+	return "mmo-ro"
+}
+
+func (a *agent) stderrName() string {
+	if a.jobID == "" {
+		return "root-stderr.log"
+	}
+	return "stderr.log"
+}
+
+// gatewayProvider is the name of the gateway in generated homes.
+const gatewayProvider = "gw"
+
+// hostError wraps the failure of a call to a host plugin.
+func hostError(doing string, err error) error {
+	return core.Errorf(core.KindAppServer, "%s: the host did not answer: %w", doing, err)
+}
+
+// failureError turns a failure that a host reported into an error.
+func failureError(doing string, f *basepb.Failure) error {
+	return &core.Error{Kind: core.KindAppServer, Message: fmt.Sprintf("%s: %s (%s)", doing, f.GetMessage(), f.GetKind()), Reason: f.GetKind(), Err: errReported}
+}
+
+// errReported marks errors that the host itself reported: it is alive.
+var errReported = errors.New("")

@@ -1,0 +1,220 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/pluginhost"
+	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
+)
+
+// recover brings the session to what its records say: on a first start it
+// launches the root, after a crash it adopts what lives and replaces what does
+// not. It returns when every agent has an actor; they go on by themselves.
+func (s *Supervisor) recover(ctx context.Context) error {
+	if err := s.sweepLaunches(ctx); err != nil {
+		return err
+	}
+	var runs []*store.AgentRun
+	err := s.store.View(ctx, func(tx *store.Tx) (err error) {
+		runs, err = tx.AgentRuns(s.session)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	switch s.cachedSession().Status {
+	case core.SessionFinishing, core.SessionCancelling:
+		return s.resumeEnding(ctx, runs)
+	}
+	if s.gw, err = s.openGateway(ctx); err != nil {
+		return s.failLaunch(ctx, err)
+	}
+	if err := s.prepareHomes(ctx); err != nil {
+		return s.failLaunch(ctx, err)
+	}
+	for _, rec := range runs {
+		if err := s.recoverAgent(rec); err != nil {
+			return err
+		}
+	}
+	s.mu.Lock()
+	s.ready = true
+	s.mu.Unlock()
+	s.wg.Go(func() { s.gw.run(s.life) })
+	s.wg.Go(func() { s.watchCompletion(s.life) })
+	return nil
+}
+
+// recoverAgent gives an agent run that is not over an actor.
+func (s *Supervisor) recoverAgent(rec *store.AgentRun) error {
+	role, err := s.snapshotAgent(rec.Agent)
+	if err != nil {
+		return err
+	}
+	over := rec.Retired
+	if rec.JobID != "" {
+		j, err := s.cachedJob(rec.JobID)
+		if err != nil {
+			return err
+		}
+		over = over && j.Status.Terminal() || j.Status == core.JobSuspended || j.Status == core.JobPaused
+		if j.Status.Terminal() && !rec.Retired {
+			s.newAgent(rec, role).start((*agent).retireLeftover)
+			return nil
+		}
+		if j.Status == core.JobCancelling {
+			a := s.newAgent(rec, role)
+			a.kill(&killReason{status: core.JobCancelled, text: j.CancelReason})
+			a.start((*agent).nothing)
+			return nil
+		}
+	}
+	if over || (rec.JobID == "" && s.cachedSession().Status == core.SessionSuspended) {
+		return nil
+	}
+	a := s.newAgent(rec, role)
+	if rec.Host.Process.PID == 0 && rec.Generation == 0 {
+		a.start((*agent).launch)
+		return nil
+	}
+	a.start((*agent).readopt)
+	return nil
+}
+
+func (a *agent) nothing(context.Context) error { return nil }
+
+// readopt connects a new supervisor to the agent's living host and takes up
+// its events where events.jsonl ends.
+func (a *agent) readopt(ctx context.Context) error {
+	defer a.signalLaunched(nil)
+	ref := pluginhost.Ref{
+		Process: identityOf(a.rec.Host.Process), Socket: a.rec.Host.Socket, Protocol: a.rec.Host.Protocol,
+		Dir: a.hostDir(), SHA256: a.rec.Host.SHA256,
+	}
+	plugin, err := pluginhost.Adopt(ctx, ref)
+	if err != nil {
+		a.log.Info("the host can't be adopted", "err", err)
+		return a.replaceHost(ctx)
+	}
+	a.connect(plugin)
+	if a.rec.Engine.PID == 0 {
+		return a.relaunch(ctx) // the launch was cut between its intent and its record
+	}
+	a.subscribe()
+	c, cancel := short(ctx)
+	defer cancel()
+	state, err := a.host.Inspect(c, &hostpb.InspectRequest{})
+	if err != nil {
+		return hostError("inspecting the host", err)
+	}
+	if !state.GetConnected() {
+		return a.engineLost(ctx)
+	}
+	if a.rec.ThreadID == "" {
+		opened, err := a.openThread(ctx)
+		if err != nil {
+			return err
+		}
+		return a.reconcile(ctx, opened, engineNew)
+	}
+	return a.readState(ctx, engineSame)
+}
+
+// hostLost replaces a host that died; its engine and the turn go on.
+func (a *agent) hostLost(ctx context.Context) error {
+	a.follow("notice", "host lost; a new one takes over")
+	return a.replaceHost(ctx)
+}
+
+// replaceHost starts another host and lets it adopt the engine.
+func (a *agent) replaceHost(ctx context.Context) error {
+	a.disconnect()
+	old := identityOf(a.rec.Host.Process)
+	if old.Alive() { // it does not answer: it must be gone before another writes the spool
+		if _, err := process.Retire(ctx, old, &process.RetireOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := a.countRecovery(ctx, "the host was lost"); err != nil {
+		return err
+	}
+	if err := a.startHost(ctx); err != nil {
+		return err
+	}
+	if len(a.rec.Handle) == 0 {
+		return a.relaunch(ctx)
+	}
+	var handle hostpb.Handle
+	if err := proto.Unmarshal(a.rec.Handle, &handle); err != nil {
+		return core.Errorf(core.KindRuntime, "reading the handle of agent %s: %w", a.ref, err)
+	}
+	c, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	answer, err := a.host.Recover(c, &hostpb.RecoverRequest{Fence: a.fence(), Handle: &handle, TimeoutMs: uint32(rpcTimeout.Milliseconds())})
+	if err != nil {
+		return hostError("recovering the engine", err)
+	}
+	if answer.GetOutcome() != hostpb.RecoverResponse_OUTCOME_ADOPTED {
+		a.log.Info("the engine can't be adopted", "outcome", answer.GetOutcome(), "failure", answer.GetFailure())
+		return a.relaunch(ctx)
+	}
+	a.subscribe()
+	a.follow("notice", "engine adopted; the turn was not disturbed")
+	if a.rec.ThreadID == "" {
+		opened, err := a.openThread(ctx)
+		if err != nil {
+			return err
+		}
+		return a.reconcile(ctx, opened, engineNew)
+	}
+	return a.reconcile(ctx, answer.GetState(), engineSame)
+}
+
+// engineLost replaces an engine that ended under a living host.
+func (a *agent) engineLost(ctx context.Context) error {
+	a.follow("notice", "app-server lost; it is replaced on the same thread")
+	if err := a.countRecovery(ctx, "the app-server was lost"); err != nil {
+		return err
+	}
+	return a.relaunch(ctx)
+}
+
+// relaunch starts a new engine on the agent's thread and finds the turn in its
+// history.
+func (a *agent) relaunch(ctx context.Context) error {
+	if err := a.stopEngine(ctx, false); err != nil {
+		return err
+	}
+	if err := a.launchEngine(ctx); err != nil {
+		return err
+	}
+	state, err := a.openThread(ctx)
+	if err != nil {
+		return err
+	}
+	return a.reconcile(ctx, state, engineNew)
+}
+
+// errExhausted says that an agent may not be recovered once more.
+var errExhausted = errors.New("the recovery budget is used up")
+
+// countRecovery takes one attempt from the agent's budget.
+func (a *agent) countRecovery(ctx context.Context, why string) error {
+	if a.rec.RecoveryAttempts >= a.role.MaxRecoveryAttempts {
+		a.rec.RecoveryError = why
+		return core.Errorf(core.KindRuntime, "%s and %w (%d of %d)", why, errExhausted, a.rec.RecoveryAttempts, a.role.MaxRecoveryAttempts)
+	}
+	a.rec.RecoveryAttempts++
+	a.rec.RecoveryError = why
+	return a.save(ctx, nil)
+}
+
+func (a *agent) hostDir() string {
+	return folderOf(a.sup.cfg.Folders.RuntimeDir(a.sup.session), a.rec.Host.Instance)
+}

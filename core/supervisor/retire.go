@@ -1,0 +1,143 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
+)
+
+// killReason says why an agent is retired and what becomes of it. It is the
+// cause of the agent's kill context.
+type killReason struct {
+	status core.JobStatus // cancelled, stopped, failed
+	text   string
+	rolled bool          // member of a batch that was rolled back
+	grace  time.Duration // how long a running turn may take to end; 0: at once
+}
+
+func (k *killReason) Error() string { return "the agent is ended: " + k.text }
+
+// finishPublished retires the processes of an agent whose ending is published.
+// A suspended root keeps its engine: resume takes it up again.
+func (a *agent) finishPublished(ctx context.Context) error {
+	a.done = true
+	if a.jobID == "" && a.sup.cachedSession().RootOutcome == string(core.SessionSuspended) {
+		return nil
+	}
+	return a.retire(ctx, false)
+}
+
+// retireLeftover is how an actor begins whose job is over while its processes
+// are not known to be gone.
+func (a *agent) retireLeftover(ctx context.Context) error {
+	a.done = true
+	return a.retire(ctx, false)
+}
+
+// retireKilled ends an agent that was cancelled, stopped or rolled back.
+func (a *agent) retireKilled() {
+	var reason *killReason
+	if !errors.As(context.Cause(a.killCtx), &reason) {
+		reason = &killReason{status: core.JobStopped, text: "the session ended"}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.sup.life), reason.grace+30*time.Second)
+	defer cancel()
+	a.signalLaunched(reason)
+	if err := a.retire(ctx, true); err != nil {
+		a.log.Error("retiring the agent", "err", err)
+	}
+	e := ending{job: reason.status, session: core.SessionStopped, reason: reason.text, rolled: reason.rolled}
+	if reason.status == core.JobFailed {
+		e.err = reason.text
+	}
+	for _, text := range a.lastText {
+		e.kind, e.text = core.ResultPartial, text
+	}
+	if a.jobID == "" {
+		return // the session's verb publishes the session
+	}
+	if err := a.endKilled(ctx, e); err != nil {
+		a.sup.fatal(err)
+	}
+}
+
+// endKilled publishes the ending of a killed job after its processes are gone.
+func (a *agent) endKilled(ctx context.Context, e ending) error {
+	ref, err := a.publishText(e)
+	if err != nil {
+		return err
+	}
+	now := a.sup.cfg.now().UTC()
+	return a.sup.updateJob(ctx, a.jobID, func(tx *store.Tx, j *store.Job) error {
+		if !finalise(j, e, ref, now) {
+			return errUnchanged
+		}
+		return a.sup.audit(tx, "agent_ended", a.jobID, "supervisor", map[string]any{"status": string(j.Status)})
+	})
+}
+
+// retire ends host, engine and all below them, takes back the tokens, and
+// records what would not die.
+func (a *agent) retire(ctx context.Context, interrupt bool) error {
+	if a.rec.Retired {
+		return nil
+	}
+	stopErr := a.stopEngine(ctx, interrupt)
+	hostErr := a.retireHost(ctx)
+	if err := a.sup.revokeTokens(ctx, a.ref); err != nil {
+		return err
+	}
+	if a.sup.gw != nil {
+		a.sup.gw.revoke(ctx, a.ref)
+	}
+	a.rec.Retired = stopErr == nil && hostErr == nil
+	a.rec.ActiveTurnID = ""
+	if err := a.save(ctx, nil); err != nil {
+		return err
+	}
+	return errors.Join(stopErr, hostErr)
+}
+
+// stopEngine ends the engine and everything below it, through the host when it
+// answers and by identity and mark in any case.
+func (a *agent) stopEngine(ctx context.Context, interrupt bool) error {
+	if a.host != nil && !chanClosed(a.plugin.Done()) {
+		c, cancel := context.WithTimeout(ctx, 20*time.Second)
+		_, err := a.host.Stop(c, &hostpb.StopRequest{Fence: a.fence(), GraceMs: uint32(stopGrace.Milliseconds()), Interrupt: interrupt})
+		cancel()
+		if err != nil {
+			a.log.Warn("the host could not stop its engine; it is ended by identity", "err", err)
+		}
+	}
+	survivors, err := process.Retire(ctx, identityOf(a.rec.Engine), &process.RetireOptions{Grace: stopGrace, Mark: a.ref + "/"})
+	a.rec.Survivors = describe(survivors)
+	return err
+}
+
+// retireHost ends the host plugin's process.
+func (a *agent) retireHost(ctx context.Context) error {
+	if a.plugin != nil {
+		_, err := a.plugin.Retire(ctx, stopGrace)
+		a.disconnect()
+		return err
+	}
+	id := identityOf(a.rec.Host.Process)
+	if id.Zero() {
+		return nil
+	}
+	_, err := process.Retire(ctx, id, &process.RetireOptions{Grace: stopGrace})
+	return errors.Join(err, removeInstance(a.hostDir()))
+}
+
+func folderOf(parent, name string) string {
+	if name == "" {
+		return ""
+	}
+	return filepath.Join(parent, name)
+}

@@ -1,0 +1,48 @@
+package supervisor
+
+import (
+	"context"
+
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/folders"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+// StoredView composes the public record of a session from the store alone, for
+// sessions that no supervisor answers for. It changes nothing.
+func StoredView(ctx context.Context, st *store.Store, f folders.Folders, id string) (*control.SessionView, error) {
+	var view *control.SessionView
+	err := st.View(ctx, func(tx *store.Tx) error {
+		rec, err := tx.Session(id)
+		if err != nil {
+			return err
+		}
+		jobs, err := tx.Jobs(store.JobFilter{SessionID: id})
+		if err != nil {
+			return err
+		}
+		list, err := tx.AgentRuns(id)
+		if err != nil {
+			return err
+		}
+		usage, err := tx.UsageOf(id)
+		if err != nil {
+			return err
+		}
+		runs := map[string]store.AgentRun{}
+		for _, r := range list {
+			runs[r.AgentRef] = *r
+		}
+		view = ViewSession(rec)
+		root := runs[rec.RootAgentRef]
+		view.RootThreadID, view.Recoveries = root.ThreadID, root.RecoveryAttempts
+		for _, j := range jobs {
+			run := runs[j.AgentRef]
+			view.Jobs = append(view.Jobs, ViewJob(j, &run, rec.Binary))
+		}
+		view.Usage = ViewUsage(usage, runs)
+		view.Evidence = ListEvidence(f.SessionDir(id), f.JobDir, rec, jobs)
+		return nil
+	})
+	return view, err
+}

@@ -1,0 +1,258 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
+)
+
+// endedTurn is how a turn ended, from its event or from the thread's history.
+type endedTurn struct {
+	id        string
+	status    string // completed, failed, interrupted
+	text      string // of its last agent message
+	errorJSON []byte
+}
+
+// turnEnded settles the input whose turn ended and publishes what came of it.
+// A turn that was settled before changes nothing.
+func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
+	in, err := a.inputOfTurn(ctx, t.id)
+	if err != nil || in == nil {
+		return err
+	}
+	if t.status == "completed" && t.text == "" {
+		if t.text, err = a.finalText(ctx, t.id); err != nil {
+			return err
+		}
+	}
+	now := a.sup.cfg.now().UTC()
+	in.State, in.TurnStatus, in.EndedAt = store.InputTurnDone, t.status, &now
+	a.rec.ActiveTurnID, a.rec.LastTurnID = "", t.id
+	delete(a.lastText, t.id)
+	if t.status != "completed" {
+		return a.turnFailed(ctx, in, t)
+	}
+	end := ending{job: core.JobCompleted, session: core.SessionCompleted, kind: core.ResultFinal, text: t.text}
+	if strings.TrimSpace(t.text) == "" {
+		end = ending{
+			job: core.JobFailed, session: core.SessionFailed,
+			failure: &store.Failure{Kind: "turn_failed", Message: "the turn ended without a readable result"},
+		}
+	}
+	return a.end(ctx, in, end)
+}
+
+// inputOfTurn returns the input that started a turn and is not settled yet.
+func (a *agent) inputOfTurn(ctx context.Context, turn string) (*store.Input, error) {
+	var found *store.Input
+	err := a.sup.store.View(ctx, func(tx *store.Tx) error {
+		list, err := tx.Inputs(a.ref)
+		for _, in := range list {
+			if in.TurnID == turn && in.State == store.InputApplied {
+				found = in
+			}
+		}
+		return err
+	})
+	return found, err
+}
+
+// turnFailed ends the agent after a turn that failed or was interrupted. What
+// can be tried again later suspends, everything else is final.
+func (a *agent) turnFailed(ctx context.Context, in *store.Input, t endedTurn) error {
+	failure := normalise(t.status, t.errorJSON)
+	end := ending{job: core.JobFailed, session: core.SessionFailed, failure: failure}
+	if failure.Retryable {
+		end.job, end.session = core.JobSuspended, core.SessionSuspended
+	}
+	if t.text != "" {
+		end.kind, end.text = core.ResultPartial, t.text
+	}
+	return a.end(ctx, in, end)
+}
+
+// ending is how an agent run is to end.
+type ending struct {
+	job     core.JobStatus
+	session core.SessionStatus
+	kind    core.ResultKind // empty: there is no result
+	text    string
+	failure *store.Failure
+	err     string
+	warning string
+	rolled  bool   // member of a batch that was rolled back
+	reason  string // of a cancel
+}
+
+// end publishes an ending: the file, then the row that names it together with
+// the input, then the processes go. in may be nil.
+func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
+	ref, err := a.publishText(e)
+	if err != nil {
+		return recordError{err}
+	}
+	if err := a.trail.log.Sync(); err != nil {
+		return recordError{err}
+	}
+	now := a.sup.cfg.now().UTC()
+	err = a.save(ctx, func(tx *store.Tx, c *change) error {
+		if in != nil {
+			if err := tx.PutInput(in); err != nil {
+				return err
+			}
+		}
+		if a.jobID == "" {
+			return a.endRoot(tx, c, e, ref, now)
+		}
+		j, err := tx.Job(a.jobID)
+		if err != nil {
+			return err
+		}
+		if !finalise(j, e, ref, now) {
+			return nil
+		}
+		if err := a.sup.audit(tx, "agent_ended", a.jobID, "supervisor", map[string]any{"status": string(j.Status)}); err != nil {
+			return err
+		}
+		return c.putJob(tx, j)
+	})
+	if err != nil {
+		return err
+	}
+	return a.finishPublished(ctx)
+}
+
+// endRoot records the root's result. The session itself ends once its jobs
+// have, in watchCompletion; only a failure ends or suspends it here.
+func (a *agent) endRoot(tx *store.Tx, c *change, e ending, ref store.FileRef, now time.Time) error {
+	rec, err := tx.Session(a.sup.session)
+	if err != nil || rec.Status.Terminal() {
+		return err
+	}
+	if e.kind != "" {
+		rec.RootResult, rec.RootResultKind = ref, string(e.kind)
+	}
+	rec.LastActiveAt = now
+	rec.Error, rec.Failure = e.err, e.failure
+	if e.failure != nil && rec.Error == "" {
+		rec.Error = e.failure.Message
+	}
+	rec.RootDone = true
+	rec.RootOutcome = string(e.session)
+	return c.putSession(tx, rec)
+}
+
+// finalise applies an ending to a job's record and reports whether it changed.
+// A cancel that was decided first wins: the job becomes cancelled, keeps its
+// reason, and a failure is kept as a warning.
+func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
+	if j.Status.Terminal() {
+		return false
+	}
+	text := e.err
+	if text == "" && e.failure != nil {
+		text = e.failure.Message
+	}
+	if j.Status == core.JobCancelling {
+		j.Status, j.Warning, j.FinishedAt = core.JobCancelled, firstOf(text, e.warning, j.Warning), &now
+		return true
+	}
+	if !j.Status.CanBecome(e.job) {
+		return false
+	}
+	j.Status = e.job
+	if e.job.Terminal() {
+		j.FinishedAt = &now
+	}
+	if e.kind != "" {
+		j.Result, j.ResultKind, j.ResultState = ref, e.kind, core.ResultUnread
+	}
+	j.Error, j.Failure, j.RolledBack = text, e.failure, e.rolled
+	j.Warning = firstOf(e.warning, j.Warning)
+	if e.job == core.JobCancelled {
+		j.CancelReason = firstOf(j.CancelReason, e.reason)
+	}
+	return true
+}
+
+func firstOf(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// publishText writes the ending's text to its file and names it.
+func (a *agent) publishText(e ending) (store.FileRef, error) {
+	if e.kind == "" {
+		return store.FileRef{}, nil
+	}
+	name := "result.md"
+	switch {
+	case a.jobID == "" && e.kind == core.ResultPartial:
+		name = "root-partial-result.md"
+	case a.jobID == "":
+		name = "root-result.md"
+	case e.kind == core.ResultPartial:
+		name = "partial-result.md"
+	}
+	return store.Publish(a.evidenceDir(), name, []byte(e.text))
+}
+
+// giveUp ends the agent after an error. A recovery that is used up suspends
+// what can be taken up again later.
+func (a *agent) giveUp(cause error) {
+	a.signalLaunched(cause)
+	ctx := a.sup.life
+	failure := &store.Failure{Kind: "agent_failed", Message: cause.Error()}
+	e := ending{job: core.JobFailed, session: core.SessionFailed, failure: failure}
+	if errors.Is(cause, errExhausted) {
+		failure.Kind, failure.Retryable = "recovery_exhausted", true
+		e.job, e.session = core.JobSuspended, core.SessionSuspended
+		if a.jobID != "" {
+			if err := a.stopEngine(ctx, false); err != nil { // before anybody may relaunch it
+				e.warning = err.Error()
+			}
+		}
+		e.kind, e.text = core.ResultPartial, a.partialText(cause)
+	}
+	a.follow("notice", "gives up: "+cause.Error())
+	if err := a.end(ctx, nil, e); err != nil && a.sup.life.Err() == nil {
+		a.sup.fatal(fmt.Errorf("recording that agent %s failed (%w): %w", a.rec.Agent, cause, err))
+	}
+}
+
+// partialText is what is kept of a run that can't go on.
+func (a *agent) partialText(cause error) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Partial result\n\nThe run stopped before its end: %s.\n", cause)
+	fmt.Fprintf(&b, "The persisted app-server thread %s and the complete durable trace remain; continue or finalize takes it up again.\n", a.rec.ThreadID)
+	for _, text := range a.lastText {
+		fmt.Fprintf(&b, "\nLast words of the cut turn:\n\n%s\n", text)
+	}
+	return b.String()
+}
+
+// finalText asks the engine for the last words of a turn whose message we did
+// not see ourselves.
+func (a *agent) finalText(ctx context.Context, turn string) (string, error) {
+	c, cancel := short(ctx)
+	defer cancel()
+	answer, err := a.host.Read(c, &hostpb.ReadRequest{})
+	if err != nil {
+		return "", hostError("reading the thread", err)
+	}
+	if f := answer.GetFailure(); f != nil {
+		return "", failureError("reading the thread", f)
+	}
+	return turnByID(answer.GetState(), turn).GetFinalText(), nil
+}

@@ -1,0 +1,257 @@
+package supervisor
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+var _ control.Handler = (*Supervisor)(nil)
+
+// identify proves who calls. The kernel's word (peer and parent process) and
+// the token's hash must agree; ids in the call are checked against records.
+func (s *Supervisor) identify(call control.Call) (access.Caller, error) {
+	if call.Operator {
+		return access.Caller{Role: access.RoleOperator}, nil
+	}
+	if call.Token == "" {
+		return access.Caller{}, core.Errorf(core.KindPermission, "process %d was started by an agent and shows no capability", call.Peer.PID)
+	}
+	hash := access.HashToken(call.Token.Reveal())
+	s.mu.Lock()
+	var found *store.Capability
+	for h, c := range s.caps {
+		if c.Kind == capCaller && access.EqualHash(h, hash) {
+			found = &c
+		}
+	}
+	var a *agent
+	if found != nil {
+		a = s.agents[found.AgentRef]
+	}
+	s.mu.Unlock()
+	if a == nil {
+		return access.Caller{}, errCapability
+	}
+	rec := a.snapshot()
+	if rec.JobID != "" && found.Generation != rec.Generation {
+		return access.Caller{}, errCapability
+	}
+	if !s.isChildOf(call.Peer, rec.Engine) {
+		return access.Caller{}, core.Errorf(core.KindPermission, "invalid MCP caller capability: process %d is not a child of the engine it was given to", call.Peer.PID)
+	}
+	if call.ThreadID != "" && rec.ThreadID != "" && call.ThreadID != rec.ThreadID {
+		return access.Caller{}, core.Errorf(core.KindPermission, "invalid native-agent: thread %s is not the thread of agent %s", call.ThreadID, rec.Agent)
+	}
+	s.mesh.seen(s, a, call.Peer)
+	c := access.Caller{Role: access.RoleWorker, Agent: rec.Agent, AgentRef: rec.AgentRef, JobID: rec.JobID, ThreadID: rec.ThreadID}
+	if rec.JobID == "" {
+		c.Role = access.RoleRoot
+	}
+	return c, nil
+}
+
+var errCapability = core.Errorf(core.KindPermission, "invalid MCP caller capability").
+	WithRemedy("the capability belongs to a run that has ended; nothing can be done with it")
+
+// admit identifies the caller and asks whether it may use the verb.
+func (s *Supervisor) admit(call control.Call, verb string, job *store.Job) (access.Caller, error) {
+	caller, err := s.identify(call)
+	if err != nil {
+		return caller, err
+	}
+	return caller, access.May(caller, verb, s.target(job))
+}
+
+// target describes a job to the rights.
+func (s *Supervisor) target(j *store.Job) access.Job {
+	if j == nil {
+		return access.Job{}
+	}
+	t := access.Job{JobID: j.JobID, AgentRef: j.AgentRef}
+	for parent := j.ParentJobID; parent != ""; {
+		p, err := s.cachedJob(parent)
+		if err != nil {
+			break
+		}
+		t.ParentChain = append(t.ParentChain, p.AgentRef)
+		parent = p.ParentJobID
+	}
+	t.ParentChain = append(t.ParentChain, s.cachedSession().RootAgentRef)
+	return t
+}
+
+// Hello names the supervisor.
+func (s *Supervisor) Hello(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &control.HelloResponse{
+		API: control.APIVersion, Build: s.cfg.Build, SessionID: s.session, Epoch: s.epoch, PID: s.self.PID, Ready: s.ready,
+	}, nil
+}
+
+// Caller tells an agent's MCP process what it may offer.
+func (s *Supervisor) Caller(_ context.Context, call control.Call, _ control.CallerRequest) (*control.CallerResponse, error) {
+	caller, err := s.admit(call, control.VerbCaller, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer := &control.CallerResponse{
+		Role: string(caller.Role), Agent: caller.Agent, JobID: caller.JobID, SessionID: s.session, Profile: s.snap.ProfileID,
+		Spawn: []control.SpawnGrant{},
+	}
+	role := s.snap.Agents[caller.Agent]
+	for _, id := range role.CanSpawn {
+		target, ok := s.snap.Agents[id]
+		if !ok {
+			continue
+		}
+		modes := []string{"read-only"}
+		if target.Permissions == "workspace-write" {
+			modes = append(modes, "workspace-write")
+		}
+		answer.Spawn = append(answer.Spawn, control.SpawnGrant{
+			Agent: id, Description: target.Description, TaskKinds: target.TaskKinds, Modes: modes,
+		})
+	}
+	answer.Tools = tools(caller, len(answer.Spawn) > 0)
+	return answer, nil
+}
+
+// tools lists what a caller is offered, in the order it is offered in.
+func tools(caller access.Caller, spawns bool) []string {
+	if caller.Role == access.RoleRoot || spawns {
+		return []string{"agent_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel"}
+	}
+	return []string{"agent_status", "agents_wait", "agent_result"}
+}
+
+// Session returns the public record.
+func (s *Supervisor) Session(_ context.Context, call control.Call, _ control.SessionRequest) (*control.SessionView, error) {
+	caller, err := s.admit(call, control.VerbSession, nil)
+	if err != nil {
+		return nil, err
+	}
+	view := s.SessionView()
+	if caller.Role == access.RoleOperator {
+		view.Processes = s.processes()
+		view.Evidence = s.evidence()
+	}
+	return view, nil
+}
+
+// Jobs lists the jobs that the caller may see.
+func (s *Supervisor) Jobs(_ context.Context, call control.Call, r control.JobsRequest) (*control.JobsResponse, error) {
+	caller, err := s.admit(call, control.VerbJobs, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer := &control.JobsResponse{Jobs: []control.JobView{}, Capacity: s.capacity()}
+	for _, id := range r.JobIDs {
+		j, err := s.cachedJob(id)
+		if err != nil {
+			return nil, err
+		}
+		if err := access.May(caller, control.VerbJobs, s.target(j)); err != nil {
+			return nil, err
+		}
+		answer.Jobs = append(answer.Jobs, s.jobView(j))
+	}
+	if len(r.JobIDs) > 0 {
+		return answer, nil
+	}
+	for _, j := range s.allJobs() {
+		if access.May(caller, control.VerbJobs, s.target(j)) == nil {
+			answer.Jobs = append(answer.Jobs, s.jobView(j))
+		}
+	}
+	return answer, nil
+}
+
+// Follow streams what happens to a person at a terminal.
+func (s *Supervisor) Follow(ctx context.Context, call control.Call, r control.FollowRequest, emit func(control.FollowEvent) error) error {
+	if _, err := s.admit(call, control.VerbFollow, nil); err != nil {
+		return err
+	}
+	if r.AfterSeq == 0 {
+		view := s.SessionView()
+		if err := emit(control.FollowEvent{At: s.cfg.now().UTC(), Type: "session", Status: view.Status, Session: view}); err != nil {
+			return err
+		}
+	}
+	return s.hub.follow(ctx, r.AfterSeq, s.told, emit)
+}
+
+// auditPage is the default length of an audit page.
+const auditPage = 1000
+
+// Audit reads the trail.
+func (s *Supervisor) Audit(ctx context.Context, call control.Call, r control.AuditRequest) (*control.AuditResponse, error) {
+	if _, err := s.admit(call, control.VerbAudit, nil); err != nil {
+		return nil, err
+	}
+	return ReadAudit(ctx, s.store, s.session, r)
+}
+
+// ReadAudit reads a page of a session's audit trail.
+func ReadAudit(ctx context.Context, st *store.Store, session string, r control.AuditRequest) (*control.AuditResponse, error) {
+	limit := r.Limit
+	if limit <= 0 || limit > auditPage {
+		limit = auditPage
+	}
+	answer := &control.AuditResponse{Rows: []control.AuditView{}}
+	err := st.View(ctx, func(tx *store.Tx) error {
+		rows, err := tx.AuditRows(session, r.AfterSeq, limit+1)
+		for i, row := range rows {
+			if i == limit {
+				answer.More = true
+				break
+			}
+			answer.Rows = append(answer.Rows, control.AuditView{
+				Seq: row.Seq, At: row.At, Event: row.Event, SessionID: row.SessionID, RunID: row.RunID,
+				JobID: row.JobID, Caller: row.Caller, Details: row.Details,
+			})
+		}
+		return err
+	})
+	return answer, err
+}
+
+// Stop ends the session: a running root turn may end by itself within the
+// grace, then everything is retired.
+func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.StopRequest) (*control.StopResponse, error) {
+	if _, err := s.admit(call, control.VerbStop, nil); err != nil {
+		return nil, err
+	}
+	if r.GraceSeconds < 0 || r.GraceSeconds > 3600 {
+		return nil, core.Errorf(core.KindValue, "grace_seconds %v is out of range", r.GraceSeconds).WithRemedy("use 0 to 3600")
+	}
+	if err := s.waitIdle(ctx, r.GraceSeconds); err != nil {
+		return nil, err
+	}
+	err := core.Errorf(core.KindRuntime, "session %s is %s already", s.session, s.cachedSession().Status)
+	var failed error = err
+	s.tearing.Do(func() { failed = s.stopNow(context.WithoutCancel(ctx)) })
+	if failed != nil && !s.cachedSession().Status.Terminal() {
+		return nil, failed
+	}
+	answer := &control.StopResponse{Session: *s.SessionView(), Survivors: []control.ProcessView{}}
+	for _, p := range s.processes() {
+		if p.Alive && p.Role != "supervisor" && p.Role != "keeper" && p.Role != "gateway" {
+			answer.Survivors = append(answer.Survivors, p)
+		}
+	}
+	return answer, nil
+}
+
+// spawnAnswer is what a request key remembers: the jobs it started.
+type spawnAnswer struct {
+	BatchID string   `json:"batch_id"`
+	JobIDs  []string `json:"job_ids"`
+}
+
+func (a spawnAnswer) encode() ([]byte, error) { return json.Marshal(a) }

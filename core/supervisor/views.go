@@ -1,0 +1,290 @@
+package supervisor
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+// isChildOf reports whether a peer is a child of the recorded engine.
+func (s *Supervisor) isChildOf(peer access.Peer, engine store.Process) bool {
+	parent, err := process.Parent(peer.PID)
+	return err == nil && parent == engine.PID && identityOf(engine).Alive()
+}
+
+// SessionView is the public record of the session with its jobs.
+func (s *Supervisor) SessionView() *control.SessionView {
+	rec := s.cachedSession()
+	v := ViewSession(rec)
+	v.Supervised = true
+	s.mu.Lock()
+	root := s.agents[rec.RootAgentRef]
+	s.mu.Unlock()
+	if root != nil {
+		run := root.snapshot()
+		v.RootThreadID, v.ActiveTurnID, v.Recoveries = run.ThreadID, run.ActiveTurnID, run.RecoveryAttempts
+	}
+	for _, j := range s.allJobs() {
+		v.Jobs = append(v.Jobs, s.jobView(j))
+	}
+	v.Usage = s.usageViews()
+	return v
+}
+
+// ViewSession is what a session's row alone says, without its jobs.
+func ViewSession(rec *store.Session) *control.SessionView {
+	run := rec.CurrentRunID
+	if run == "" {
+		run = rec.LastRunID
+	}
+	return &control.SessionView{
+		SessionID: rec.SessionID, ProfileID: rec.ProfileID, ProfileVersion: rec.ProfileVersion, SnapshotHash: rec.SnapshotHash,
+		Kind: rec.Kind, Status: string(rec.Status), Workspace: rec.Workspace, RootAgent: rec.RootAgent,
+		RunID: run, RunSequence: rec.RunSequence, CreatedAt: rec.CreatedAt, StartedAt: rec.StartedAt,
+		FinishedAt: rec.FinishedAt, LastActiveAt: rec.LastActiveAt, Error: rec.Error, Failure: viewFailure(rec.Failure),
+		ResultKind: rec.RootResultKind, RuntimeCurrent: runtimeCurrent(rec.Binary), Deferred: rec.Deferred,
+		Codex: control.CodexView{Version: rec.Codex.Version, SHA256: rec.Codex.SHA256, Verdict: rec.Codex.Verdict},
+	}
+}
+
+func viewFailure(f *store.Failure) *control.FailureView {
+	if f == nil {
+		return nil
+	}
+	return &control.FailureView{
+		Kind: f.Kind, Message: f.Message, Retryable: f.Retryable,
+		RetryAtRaw: f.RetryAtRaw, RetryAt: f.RetryAt, RetryAtTimezone: f.RetryAtTimezone,
+	}
+}
+
+func (s *Supervisor) jobView(j *store.Job) control.JobView {
+	s.mu.Lock()
+	a, old, binary := s.agents[j.AgentRef], s.runs[j.AgentRef], s.sess.Binary
+	s.mu.Unlock()
+	var run *store.AgentRun
+	switch {
+	case a != nil:
+		rec := a.snapshot()
+		run = &rec
+	case old != nil:
+		run = old
+	}
+	return ViewJob(j, run, binary)
+}
+
+// ViewJob is the public record of a job. run may be nil.
+func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.JobView {
+	v := control.JobView{
+		JobID: j.JobID, AgentRunRef: j.AgentRef, BatchID: j.BatchID, ParentJobID: j.ParentJobID, Agent: j.Agent,
+		TaskKind: j.TaskKind, Mode: j.Mode, Status: string(j.Status), Revision: j.Revision,
+		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState), ControlRevision: j.ControlRevision,
+		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, LastProgressAt: j.LastProgressAt,
+		RuntimeCurrent: runtimeCurrent(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
+		CancelReason: j.CancelReason, RolledBack: j.RolledBack,
+	}
+	if j.Usage != nil {
+		v.Usage = &control.TokenUsage{
+			InputTokens: j.Usage.InputTokens, CachedInputTokens: j.Usage.CachedInputTokens,
+			OutputTokens: j.Usage.OutputTokens, EventCount: j.Usage.EventCount,
+		}
+	}
+	if run != nil {
+		v.ThreadID, v.ActiveTurnID = run.ThreadID, run.ActiveTurnID
+		v.RecoveryAttempts, v.EvidenceComplete = run.RecoveryAttempts, run.EvidenceComplete
+	}
+	return v
+}
+
+// allJobs lists the session's jobs, oldest first.
+func (s *Supervisor) allJobs() []*store.Job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*store.Job, 0, len(s.jobs))
+	for _, j := range s.jobs {
+		copied := *j
+		list = append(list, &copied)
+	}
+	slices.SortFunc(list, func(a, b *store.Job) int {
+		if c := a.CreatedAt.Compare(b.CreatedAt); c != 0 {
+			return c
+		}
+		if a.JobID < b.JobID {
+			return -1
+		}
+		return 1
+	})
+	return list
+}
+
+func (s *Supervisor) capacity() control.Capacity {
+	c := control.Capacity{MaxActiveAgents: s.snap.Coordination.MaxActiveAgents, MaxWriters: s.snap.Coordination.MaxActiveWriters}
+	for _, j := range s.allJobs() {
+		if holdsCapacity(j.Status) {
+			c.ActiveAgents++
+			if j.Mode == "workspace-write" {
+				c.ActiveWriters++
+			}
+		}
+	}
+	return c
+}
+
+func (s *Supervisor) usageViews() []control.UsageView {
+	var list []*store.Usage
+	err := s.store.View(s.life, func(tx *store.Tx) (err error) {
+		list, err = tx.UsageOf(s.session)
+		return err
+	})
+	if err != nil {
+		s.log.Warn("reading the usage", "err", err)
+	}
+	names := map[string]store.AgentRun{}
+	s.mu.Lock()
+	for ref, rec := range s.runs {
+		names[ref] = *rec
+	}
+	for ref, a := range s.agents {
+		names[ref] = a.recordedLocked()
+	}
+	s.mu.Unlock()
+	return ViewUsage(list, names)
+}
+
+// ViewUsage names the agents of usage rows. runs maps an agent run ref to its
+// record.
+func ViewUsage(list []*store.Usage, runs map[string]store.AgentRun) []control.UsageView {
+	var views []control.UsageView
+	for _, u := range list {
+		views = append(views, control.UsageView{
+			AgentRunRef: u.AgentRef, Agent: runs[u.AgentRef].Agent, JobID: runs[u.AgentRef].JobID, Route: u.Route, Model: u.Model,
+			Requests: u.Requests, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, Scripted: u.Scripted,
+		})
+	}
+	return views
+}
+
+// recordedLocked is snapshot for callers that hold the supervisor's lock; the
+// agent's own lock is always the inner one.
+func (a *agent) recordedLocked() store.AgentRun { return a.snapshot() }
+
+// processes lists what works for the session, for the operator.
+func (s *Supervisor) processes() []control.ProcessView {
+	list := []control.ProcessView{{Role: "supervisor", Owner: s.session, PID: s.self.PID, Alive: true}}
+	if keeper := s.keeperPID(); keeper > 1 {
+		list = append(list, control.ProcessView{Role: "keeper", Owner: s.session, PID: keeper, Alive: true})
+	}
+	add := func(role, owner string, p store.Process) {
+		if p.PID != 0 {
+			list = append(list, control.ProcessView{Role: role, Owner: owner, PID: p.PID, Alive: identityOf(p).Alive()})
+		}
+	}
+	s.mu.Lock()
+	agents := make([]*agent, 0, len(s.agents))
+	for _, a := range s.agents {
+		agents = append(agents, a)
+	}
+	s.mu.Unlock()
+	for _, a := range agents {
+		rec := a.snapshot()
+		if rec.Retired {
+			continue
+		}
+		add("host", rec.AgentRef, rec.Host.Process)
+		add("app-server", rec.AgentRef, rec.Engine)
+	}
+	if s.gw != nil {
+		if row, err := s.gw.row(s.life); err == nil && row != nil {
+			add("gateway", row.GatewayHash, row.Process)
+		}
+	}
+	return list
+}
+
+// keeperPID is the keeper that we started ourselves, else the one that started
+// us.
+func (s *Supervisor) keeperPID() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keeper.Alive() {
+		return s.keeper.PID
+	}
+	parent, err := process.Parent(s.self.PID)
+	if err != nil {
+		return 0
+	}
+	return parent
+}
+
+// evidence lists the session's files and whether they are what was recorded.
+func (s *Supervisor) evidence() []control.EvidenceView {
+	rec := s.cachedSession()
+	return ListEvidence(s.cfg.Folders.SessionDir(s.session), s.cfg.Folders.JobDir, rec, s.allJobs())
+}
+
+// ListEvidence names the files of a session and its jobs and checks those that
+// rows vouch for.
+func ListEvidence(sessionDir string, jobDir func(string) string, rec *store.Session, jobs []*store.Job) []control.EvidenceView {
+	var list []control.EvidenceView
+	add := func(owner, dir string, refs ...store.FileRef) {
+		for _, ref := range refs {
+			if ref.Name == "" {
+				continue
+			}
+			v := control.EvidenceView{Owner: owner, Name: ref.Name, Path: filepath.Join(dir, ref.Name), Size: ref.Size, SHA256: ref.SHA256, State: "present"}
+			if _, err := store.ReadPublished(dir, ref, maxResultBytes); err != nil {
+				v.State = "missing or differs"
+			}
+			list = append(list, v)
+		}
+	}
+	grow := func(owner, dir, name string) {
+		if info, err := os.Lstat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			list = append(list, control.EvidenceView{Owner: owner, Name: name, Path: filepath.Join(dir, name), Size: info.Size(), State: "growing"})
+		}
+	}
+	add(rec.SessionID, sessionDir, rec.RootPrompt, rec.RootResult)
+	grow(rec.SessionID, sessionDir, "root-events.jsonl")
+	for _, j := range jobs {
+		add(j.JobID, jobDir(j.JobID), j.Task, j.Result)
+		grow(j.JobID, jobDir(j.JobID), "events.jsonl")
+	}
+	return list
+}
+
+var ownDigest = sync.OnceValues(func() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return digestFile(path)
+})
+
+// runtimeCurrent reports whether a session runs on this very build. A digest
+// that can't be computed is not this build's; it is no error.
+func runtimeCurrent(pin store.BinaryPin) bool {
+	own, err := ownDigest()
+	return err == nil && own == pin.SHA256
+}
+
+func digestFile(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", core.Errorf(core.KindOS, "hashing %s: %w", path, err)
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", core.Errorf(core.KindOS, "hashing %s: %w", path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,278 @@
+package gatewayplugin
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/sse"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/translate"
+	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
+)
+
+const (
+	// upstreamSilence is how long a provider may send nothing. Our keep-alives
+	// keep Codex from noticing, so this is the only bound. The largest models
+	// think for minutes before their first byte.
+	upstreamSilence = 10 * time.Minute
+	// usageWait is how long the usage may take after the answer has ended.
+	usageWait = 5 * time.Second
+)
+
+// requestID returns a new id for a request: it names the answer's items too,
+// so that they are unique within a thread.
+func (g *Gateway) requestID() string {
+	var buf [12]byte
+	if _, err := io.ReadFull(g.opts.Random, buf[:]); err != nil {
+		panic("gatewayplugin: random source failed: " + err.Error()) // ids can't be made without it
+	}
+	return hex.EncodeToString(buf[:])
+}
+
+// exchange is one request of Codex and its one upstream attempt. It is driven
+// by one goroutine; a second one only reads from upstream.
+type exchange struct {
+	g       *Gateway
+	w       http.ResponseWriter
+	client  *http.Request
+	token   *token
+	route   *route
+	request *responses.Request
+	body    []byte // of request
+	id      string
+	began   time.Time
+
+	first  time.Time // of the first event from upstream
+	status int       // HTTP status of upstream; 0: no answer
+	result translate.Result
+}
+
+// errClient says that events can't be handed to Codex any more.
+var errClient = errors.New("the client has left")
+
+// run answers the request to its end. ctx ends when the client leaves.
+func (x *exchange) run(ctx context.Context) {
+	h := x.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("Connection", "close") // after response.failed Codex waits for the end of the connection
+	x.w.WriteHeader(http.StatusOK)
+	failure := x.attempt(ctx)
+	x.end(failure)
+}
+
+// attempt asks the provider once. nil means that the result is whole.
+func (x *exchange) attempt(ctx context.Context) *failure {
+	created := x.response("in_progress")
+	if x.emit(responses.Event{Type: "response.created", Response: created}) != nil {
+		return clientGone
+	}
+	if x.route.state != "ready" {
+		return &failure{kind: "unavailable", code: codeStop, message: x.route.message}
+	}
+	if x.token.exhausted() {
+		return &failure{kind: "usage_limited", code: codeQuota, message: fmt.Sprintf("the token budget of %d is used up", x.token.budget)}
+	}
+	up := newUpstream(x.g, x.route.secret)
+	req, answer, err := x.prepare(up.ctx)
+	if err != nil {
+		up.cancel()
+		return &failure{kind: "bad_request", code: codeStop, message: err.Error()}
+	}
+	x.g.tasks.Go(func() { up.pump(req) })
+	if f := x.relay(ctx, up.events, answer); f != nil {
+		up.cancel()
+		return f
+	}
+	up.release()
+	x.result, err = answer.finish()
+	if err != nil {
+		return clientGone
+	}
+	return x.judge()
+}
+
+// relay hands the events of upstream to the answer until it is whole, and
+// keeps Codex waiting in between.
+func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answer answer) *failure {
+	keepAlive := time.NewTimer(x.g.opts.KeepAlive)
+	defer keepAlive.Stop()
+	silence := time.NewTimer(upstreamSilence)
+	defer silence.Stop()
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				return nil
+			}
+			if e.failure != nil {
+				x.status = e.status
+				return e.failure
+			}
+			if x.first.IsZero() {
+				x.first, x.status = time.Now(), e.status
+			}
+			done, err := answer.take(e.event)
+			if err != nil {
+				return x.broken(answer, err)
+			}
+			if done {
+				return nil
+			}
+			keepAlive.Reset(x.g.opts.KeepAlive)
+			if answer.finished() {
+				silence.Reset(usageWait)
+			} else {
+				silence.Reset(upstreamSilence)
+			}
+		case <-keepAlive.C:
+			if x.emit(responses.Event{Type: "response.in_progress", Response: x.response("in_progress")}) != nil {
+				return clientGone
+			}
+			keepAlive.Reset(x.g.opts.KeepAlive)
+		case <-silence.C:
+			if answer.finished() {
+				return nil // whole, without usage
+			}
+			return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: fmt.Sprintf("the provider sent nothing for %s", upstreamSilence)}
+		case <-ctx.Done():
+			return x.cancelled()
+		}
+	}
+}
+
+// cancelled says why the request's context has ended.
+func (x *exchange) cancelled() *failure {
+	if x.g.life.Err() != nil {
+		return &failure{kind: "unavailable", code: codeRetry, outcome: "cancelled", message: errStopping.Error()}
+	}
+	return clientGone
+}
+
+// broken says what an error of the answer means.
+func (x *exchange) broken(answer answer, err error) *failure {
+	if errors.Is(err, errClient) {
+		return clientGone
+	}
+	x.result, _ = answer.finish() // for the usage so far; nothing more can be emitted
+	return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: err.Error()}
+}
+
+// judge turns how a stream ended into a failure, or nil when it is whole.
+func (x *exchange) judge() *failure {
+	r := &x.result
+	switch {
+	case r.Error != nil:
+		return classify(0, nil, r.Error, x.route.secret)
+	case r.Finish == "stop", r.Finish == "length":
+		return nil
+	case r.Finish == "content_filter":
+		return &failure{kind: "content_filter", code: codeStop, message: "the provider's content filter stopped the answer"}
+	case r.Finish == "context_window":
+		return &failure{kind: "context_window", code: codeContext, message: "the conversation does not fit into the model's context window"}
+	case r.Finish == "":
+		return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: "the provider's stream ended before its answer did"}
+	}
+	return &failure{kind: "transport", code: codeRetry, message: fmt.Sprintf("the provider ended the answer with %q", bounded(r.Finish))}
+}
+
+// end records the attempt and then tells Codex how it ended: what Codex has
+// seen ended is in the telemetry, whatever becomes of this process.
+func (x *exchange) end(f *failure) {
+	row := x.row(f)
+	if u := x.result.Usage; u != nil {
+		x.token.spend(u.TotalTokens)
+	}
+	log := x.token.tenant.log
+	if err := log.append(row); err != nil {
+		x.g.opts.Log.Error("telemetry was lost", "session", x.token.tenant.session, "err", err)
+	}
+	x.g.metrics.record(x.route.id, x.request.Model, row)
+	if f != clientGone {
+		_ = x.emit(x.terminal(f)) // a client that left needs no answer
+	}
+	if err := log.sync(); err != nil {
+		x.g.opts.Log.Error("telemetry is not on disk", "session", x.token.tenant.session, "err", err)
+	}
+}
+
+// terminal makes the one event that ends the answer.
+func (x *exchange) terminal(f *failure) responses.Event {
+	switch {
+	case f != nil:
+		r := x.response("failed")
+		r.Error = &responses.Error{Code: f.code, Message: f.message}
+		return responses.Event{Type: "response.failed", Response: r}
+	case x.result.Finish == "length":
+		r := x.response("incomplete")
+		r.IncompleteDetails = &responses.IncompleteDetails{Reason: "max_output_tokens"}
+		r.Usage = x.result.Usage
+		return responses.Event{Type: "response.incomplete", Response: r}
+	}
+	r := x.response("completed")
+	r.Usage = x.result.Usage
+	return responses.Event{Type: "response.completed", Response: r}
+}
+
+func (x *exchange) response(status string) *responses.Response {
+	return &responses.Response{ID: "resp_" + x.id, Object: "response", Model: x.request.Model, Status: status, Output: []any{}}
+}
+
+// emit sends one event to Codex at once.
+func (x *exchange) emit(e responses.Event) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", e.Type, err)
+	}
+	return x.send(e.Type, data)
+}
+
+func (x *exchange) send(name string, data []byte) error {
+	if err := sse.Write(x.w, name, data); err != nil {
+		return fmt.Errorf("%w: %w", errClient, err)
+	}
+	if err := http.NewResponseController(x.w).Flush(); err != nil {
+		return fmt.Errorf("%w: %w", errClient, err)
+	}
+	return nil
+}
+
+// row makes the attempt's telemetry.
+func (x *exchange) row(f *failure) *gatewaypb.TelemetryEvent {
+	thread, turn := joinIDs(x.client.Header, x.request.ClientMetadata)
+	row := &gatewaypb.TelemetryEvent{
+		RecordedAtNs: x.g.opts.Now().UnixNano(),
+		AgentRef:     x.token.agentRef, ThreadId: thread, TurnId: turn,
+		Route: x.route.id, Model: x.request.Model, UpstreamModel: x.route.upstreamModel(x.request.Model),
+		ServingProvider: bounded(x.result.Provider), RequestId: x.id, Attempt: 1, HttpStatus: uint32(x.status),
+		Outcome: "completed", TotalUs: uint64(time.Since(x.began).Microseconds()),
+		Scripted: x.route.scripted(),
+	}
+	if !x.first.IsZero() {
+		row.FirstByteUs = uint64(x.first.Sub(x.began).Microseconds())
+	}
+	if x.result.Finish == "length" && f == nil {
+		row.Outcome = "incomplete"
+	}
+	if f != nil {
+		row.Outcome, row.FailureKind = f.outcomeWord(), f.kind
+		row.ProviderMessage, row.ResetsAt = f.message, f.resetsAt
+	}
+	if c := x.result.Counts; c != nil {
+		row.InputTokens, row.OutputTokens = c.PromptTokens, c.CompletionTokens
+		if c.PromptTokensDetails != nil {
+			row.CachedInputTokens = c.PromptTokensDetails.CachedTokens
+		}
+		if c.CompletionDetails != nil {
+			row.ReasoningTokens = c.CompletionDetails.ReasoningTokens
+		}
+		row.CostUsd = decimal(c.Cost)
+	}
+	return row
+}

@@ -1,0 +1,237 @@
+package gatewayplugin
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/process"
+	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
+)
+
+// Options replaces what a test wants to control. The zero value, and nil, are
+// what production uses.
+type Options struct {
+	// Listen returns the listener to serve on. nil: file descriptor 3.
+	Listen func() (net.Listener, error)
+	// Watch returns a channel that closes when the process has ended, and a
+	// function that ends the watch. nil: a process.Handle.
+	Watch func(process.Identity) (ended <-chan struct{}, stop func(), err error)
+	// Log takes what an operator may want to know. nil: nothing.
+	Log *slog.Logger
+	// Now is the clock for records. nil: time.Now.
+	Now func() time.Time
+	// Random is the source of ids and of the offline model's bearer. nil: the
+	// system's.
+	Random io.Reader
+	// ArmWindow is how long after its start the gateway lets a request with an
+	// unknown bearer wait for the bearer to be issued, since a gateway that
+	// replaces a lost one is asked by Codex before its supervisors have armed
+	// it. 0: 10 s; negative: not at all.
+	ArmWindow time.Duration
+	// KeepAlive is the time without an event after which Codex gets one.
+	// 0: 15 s.
+	KeepAlive time.Duration
+}
+
+func (o *Options) withDefaults() Options {
+	var out Options
+	if o != nil {
+		out = *o
+	}
+	if out.Listen == nil {
+		out.Listen = inheritedListener
+	}
+	if out.Watch == nil {
+		out.Watch = watchProcess
+	}
+	if out.Log == nil {
+		out.Log = slog.New(slog.DiscardHandler)
+	}
+	if out.Now == nil {
+		out.Now = time.Now
+	}
+	if out.Random == nil {
+		out.Random = rand.Reader
+	}
+	if out.ArmWindow == 0 {
+		out.ArmWindow = 10 * time.Second
+	}
+	if out.KeepAlive == 0 {
+		out.KeepAlive = 15 * time.Second
+	}
+	return out
+}
+
+// Gateway is the gateway's service, for gRPC and, once started, for HTTP. It
+// is safe for concurrent use.
+type Gateway struct {
+	gatewaypb.UnimplementedGatewayServer
+
+	opts    Options
+	life    context.Context // ends with the gateway; requests and watches hang on it
+	kill    context.CancelCauseFunc
+	client  *http.Client
+	metrics *metrics
+	holders *holders
+	endOnce sync.Once
+	ended   chan struct{}
+	tasks   sync.WaitGroup // requests and goroutines of the gateway; Drain waits for them
+
+	mu       sync.Mutex
+	draining bool
+	started  *started
+	fences   map[string]uint64  // session -> highest epoch seen
+	tenants  map[string]*tenant // session -> its state
+	tokens   map[string]*token  // hex sha256 of a bearer -> what it allows
+	armed    chan struct{}      // closed and replaced when a token is issued
+	inFlight int
+}
+
+// started is what Start has set up.
+type started struct {
+	hash     string
+	stateDir string
+	server   *http.Server
+	port     string
+	armUntil time.Time
+	answer   *gatewaypb.StartResponse
+}
+
+// New returns a gateway that serves nothing before Start. opts may be nil.
+func New(opts *Options) *Gateway {
+	life, kill := context.WithCancelCause(context.Background())
+	g := &Gateway{
+		opts: opts.withDefaults(), life: life, kill: kill,
+		client:  newUpstreamClient(),
+		metrics: newMetrics(),
+		fences:  map[string]uint64{}, tenants: map[string]*tenant{}, tokens: map[string]*token{},
+		armed: make(chan struct{}), ended: make(chan struct{}),
+	}
+	g.holders = newHolders(g.opts.Watch, g.end, &g.tasks)
+	return g
+}
+
+// Ended is closed when the gateway shall end: it was stopped, or nobody that
+// could ask it lives. Its owner then calls Drain.
+func (g *Gateway) Ended() <-chan struct{} { return g.ended }
+
+func (g *Gateway) end() { g.endOnce.Do(func() { close(g.ended) }) }
+
+// beginLocked opens the HTTP side, once.
+func (g *Gateway) beginLocked(req *gatewaypb.StartRequest) error {
+	self, err := process.Self()
+	if err != nil {
+		return core.Errorf(core.KindOS, "find out this process's identity: %w", err)
+	}
+	if err := privateFolder(req.GetStateDir()); err != nil {
+		return err
+	}
+	listener, err := g.opts.Listen()
+	if err != nil {
+		return err
+	}
+	addr, ok := listener.Addr().(*net.TCPAddr)
+	if !ok || !addr.IP.IsLoopback() {
+		_ = listener.Close() // it is refused
+		return core.Errorf(core.KindValue, "the gateway's listener is %s, it must be TCP on loopback", listener.Addr())
+	}
+	_, port, _ := net.SplitHostPort(addr.String()) // a TCPAddr has a port
+	s := &started{
+		hash: req.GetGatewayHash(), stateDir: req.GetStateDir(), port: port,
+		armUntil: time.Now().Add(g.opts.ArmWindow),
+		answer: &gatewaypb.StartResponse{
+			BaseUrl: "http://127.0.0.1:" + port + "/v1",
+			Process: processMessage(self),
+		},
+	}
+	s.server = &http.Server{
+		Handler:           g.handler(port),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       time.Minute,
+		MaxHeaderBytes:    256 << 10,
+		BaseContext:       func(net.Listener) context.Context { return g.life },
+		ErrorLog:          slog.NewLogLogger(g.opts.Log.Handler(), slog.LevelDebug),
+	}
+	g.started = s
+	g.tasks.Go(func() {
+		if err := s.server.Serve(listener); err != nil && g.life.Err() == nil && err != http.ErrServerClosed {
+			g.opts.Log.Error("the gateway's listener failed", "err", err) // without it there is nothing to do
+			g.end()
+		}
+	})
+	g.holders.setIdle(time.Duration(req.GetIdleExitMs()) * time.Millisecond)
+	return nil
+}
+
+// errStopping is the cause with which the gateway's life ends.
+var errStopping = errors.New("the gateway is stopping")
+
+// Drain stops to take requests, lets those under way end until ctx does, then
+// ends them and everything else the gateway runs. The process may exit when it
+// returns.
+func (g *Gateway) Drain(ctx context.Context) error {
+	g.stopServing(ctx)
+	g.kill(errStopping)
+	g.holders.close()
+	g.mu.Lock()
+	g.draining = true
+	tenants := g.tenants
+	g.tenants, g.tokens = map[string]*tenant{}, map[string]*token{}
+	g.mu.Unlock()
+	for _, t := range tenants {
+		t.close()
+	}
+	g.tasks.Wait()
+	g.client.CloseIdleConnections()
+	return nil
+}
+
+// stopServing ends the HTTP side and returns how many requests it cut.
+func (g *Gateway) stopServing(ctx context.Context) int {
+	g.mu.Lock()
+	s := g.started
+	g.mu.Unlock()
+	if s == nil {
+		return 0
+	}
+	if s.server.Shutdown(ctx) == nil {
+		return 0
+	}
+	g.mu.Lock()
+	cut := g.inFlight
+	g.mu.Unlock()
+	g.kill(errStopping) // each request tells Codex that it may ask again
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if s.server.Shutdown(last) != nil {
+		_ = s.server.Close() // what does not even take that
+	}
+	return cut
+}
+
+// enterRequest counts a request in, unless the gateway ends.
+func (g *Gateway) enterRequest() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draining {
+		return false
+	}
+	g.tasks.Add(1)
+	g.inFlight++
+	return true
+}
+
+func (g *Gateway) leaveRequest() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight--
+	g.tasks.Done()
+}

@@ -1,0 +1,137 @@
+// Package responses has the types of the OpenAI Responses wire as Codex speaks
+// it, and nothing of what becomes of them.
+//
+// Members that the gateway does not look into stay raw JSON. Unknown members
+// are ignored: newer versions of Codex add some.
+package responses
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Request is the body of POST /v1/responses.
+type Request struct {
+	Model             string                     `json:"model"`
+	Instructions      string                     `json:"instructions"`
+	Input             Input                      `json:"input"`
+	Tools             []Tool                     `json:"tools"`
+	ToolChoice        json.RawMessage            `json:"tool_choice"`
+	ParallelToolCalls *bool                      `json:"parallel_tool_calls"`
+	Reasoning         *Reasoning                 `json:"reasoning"`
+	Text              *Text                      `json:"text"`
+	MaxOutputTokens   *int64                     `json:"max_output_tokens"`
+	Temperature       json.RawMessage            `json:"temperature"`
+	TopP              json.RawMessage            `json:"top_p"`
+	Stream            bool                       `json:"stream"`
+	ClientMetadata    map[string]json.RawMessage `json:"client_metadata"`
+}
+
+// Reasoning says how much the model shall think.
+type Reasoning struct {
+	Effort string `json:"effort"` // minimal, low, medium, high, xhigh; may be empty
+}
+
+// Text says what the answer must look like.
+type Text struct {
+	Format    *Format `json:"format"`
+	Verbosity string  `json:"verbosity"`
+}
+
+// Format is a demanded format of the answer.
+type Format struct {
+	Type   string          `json:"type"` // text, json_object, json_schema
+	Name   string          `json:"name"`
+	Strict *bool           `json:"strict"`
+	Schema json.RawMessage `json:"schema"`
+}
+
+// Tool is a tool that the model may call, or a namespace of tools.
+type Tool struct {
+	Type        string          `json:"type"` // function, custom, namespace, or a hosted tool
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Strict      bool            `json:"strict"`
+	Parameters  json.RawMessage `json:"parameters"` // of a function
+	Format      *ToolFormat     `json:"format"`     // of a custom tool
+	Tools       []Tool          `json:"tools"`      // of a namespace
+}
+
+// ToolFormat is the grammar of a custom tool's input.
+type ToolFormat struct {
+	Type       string `json:"type"`   // text, grammar
+	Syntax     string `json:"syntax"` // lark, regex
+	Definition string `json:"definition"`
+}
+
+// Item is one entry of the conversation. Which members count depends on Type.
+type Item struct {
+	Type      string          `json:"type"` // "" means message
+	Role      string          `json:"role"`
+	Content   json.RawMessage `json:"content"` // of a message: string or parts; of reasoning: parts
+	CallID    string          `json:"call_id"`
+	Name      string          `json:"name"`
+	Namespace string          `json:"namespace"`
+	Arguments json.RawMessage `json:"arguments"` // a string that holds JSON, not always valid
+	Input     string          `json:"input"`     // of a custom tool's call
+	Output    json.RawMessage `json:"output"`    // string or parts
+	Summary   json.RawMessage `json:"summary"`   // of reasoning: parts
+}
+
+// Input is the conversation. The wire also allows one string for it.
+type Input []Item
+
+// UnmarshalJSON reads an array of items, or a string as a user's message.
+func (in *Input) UnmarshalJSON(raw []byte) error {
+	if strings.HasPrefix(string(raw), `"`) {
+		*in = Input{{Type: "message", Role: "user", Content: raw}}
+		return nil
+	}
+	var items []Item
+	if err := json.Unmarshal(raw, &items); err != nil {
+		return fmt.Errorf("read the input items: %w", err)
+	}
+	*in = items
+	return nil
+}
+
+// Part is a piece of content.
+type Part struct {
+	Type     string `json:"type"` // input_text, output_text, input_image, refusal, …
+	Text     string `json:"text"`
+	Refusal  string `json:"refusal"`
+	ImageURL string `json:"image_url"`
+	Detail   string `json:"detail"`
+	Filename string `json:"filename"`
+}
+
+// Parts reads a content or output member: null, a string, or an array of
+// parts. Anything else becomes one text part that holds its JSON.
+func Parts(raw json.RawMessage) []Part {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return []Part{{Type: "input_text", Text: text}}
+	}
+	var parts []Part
+	if json.Unmarshal(raw, &parts) == nil {
+		return parts
+	}
+	return []Part{{Type: "input_text", Text: string(raw)}}
+}
+
+// String reads a member that should be a string; other JSON is returned as it
+// stands, null and nothing as "".
+func String(raw json.RawMessage) string {
+	if len(raw) == 0 || string(raw) == "null" {
+		return ""
+	}
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
+}

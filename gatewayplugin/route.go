@@ -1,0 +1,199 @@
+package gatewayplugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/modeltest"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/translate"
+	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
+)
+
+// The drivers, as catalogues name them.
+const (
+	driverResponses = "openai_responses" // the provider speaks the Responses wire
+	driverChat      = "openai_chat"      // Chat Completions
+	driverOffline   = "offline"          // the scripted model, over Chat Completions
+)
+
+// routeDrain is how long requests under way on a replaced offline route may
+// go on.
+const routeDrain = 10 * time.Minute
+
+// route is one way to a provider. It is immutable once made.
+type route struct {
+	id      string
+	driver  string
+	baseURL string
+	secret  string // empty: none
+	options routeOptions
+	models  []*gatewaypb.RouteModel
+	source  *gatewaypb.Route // what it was made of, to see whether it changed
+
+	state   string // of gatewaypb.RouteStatus
+	message string // why it is not ready
+
+	offline *modeltest.Server // of driver offline
+}
+
+// routeOptions are a route's options_json.
+//
+//	{"headers": {"X-Title": "codex-mmo"}, "quirks": {"effort": {"xhigh": "high"}}}
+//	{"script": "model offline-lead\n…"}
+type routeOptions struct {
+	// Headers are sent upstream; none that authorises.
+	Headers map[string]string `json:"headers"`
+	Quirks  translate.Quirks  `json:"quirks"`
+	// Script is the offline driver's script.
+	Script string `json:"script"`
+}
+
+// newRoute makes a route. What is wrong with it becomes its state: the
+// tenant's other routes work all the same.
+func newRoute(ctx context.Context, src *gatewaypb.Route, secrets map[string]string, random io.Reader) *route {
+	r := &route{
+		id: src.GetId(), driver: src.GetDriver(), baseURL: strings.TrimRight(src.GetBaseUrl(), "/"),
+		models: src.GetModels(), source: src, state: "ready",
+	}
+	if err := r.init(ctx, src, secrets, random); err != nil {
+		r.state, r.message = "unavailable", err.Error()
+	}
+	return r
+}
+
+func (r *route) init(ctx context.Context, src *gatewaypb.Route, secrets map[string]string, random io.Reader) error {
+	if raw := src.GetOptionsJson(); len(raw) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(raw))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&r.options); err != nil {
+			return core.Errorf(core.KindValue, "route %s: options can't be read: %w", r.id, err)
+		}
+	}
+	if name := src.GetSecretName(); name != "" {
+		secret, ok := secrets[name]
+		if !ok || secret == "" {
+			return core.Errorf(core.KindValue, "route %s: there is no secret %s", r.id, name).
+				WithRemedy("add %s to credentials.env", name)
+		}
+		if strings.ContainsFunc(secret, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return core.Errorf(core.KindValue, "route %s: the secret %s has control characters", r.id, name)
+		}
+		r.secret = secret
+	}
+	switch r.driver {
+	case driverOffline:
+		return r.startOffline(ctx, random)
+	case driverChat, driverResponses:
+		return errors.Join(r.checkURL(), r.checkHeaders())
+	}
+	return core.Errorf(core.KindValue, "route %s: unknown driver %q", r.id, r.driver).
+		WithRemedy("use one of %s", strings.Join(Drivers, ", "))
+}
+
+// startOffline serves the scripted model on a port and with a bearer of its
+// own, so that an offline session takes the same way as any other.
+func (r *route) startOffline(ctx context.Context, random io.Reader) error {
+	script, err := modeltest.Parse(r.options.Script)
+	if err != nil {
+		return core.Errorf(core.KindValue, "route %s: %w", r.id, err)
+	}
+	var key [32]byte
+	if _, err := io.ReadFull(random, key[:]); err != nil {
+		return core.Errorf(core.KindOS, "route %s: no random bytes: %w", r.id, err)
+	}
+	r.secret = hex.EncodeToString(key[:])
+	if r.offline, err = modeltest.NewServer(ctx, script, r.secret); err != nil {
+		return err
+	}
+	r.baseURL = r.offline.URL
+	return nil
+}
+
+func (r *route) checkURL() error {
+	u, err := url.Parse(r.baseURL)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
+		return core.Errorf(core.KindValue, "route %s: base_url %q is no http or https URL", r.id, r.baseURL)
+	}
+	if u.Scheme == "http" && r.secret != "" && !isLoopback(u.Hostname()) {
+		return core.Errorf(core.KindValue, "route %s: base_url %q would send the secret unencrypted", r.id, r.baseURL).
+			WithRemedy("use https")
+	}
+	return nil
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// ownHeaders are set by the gateway alone.
+var ownHeaders = []string{"Authorization", "X-Api-Key", "Cookie", "Proxy-Authorization", "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "Accept", "Accept-Encoding"}
+
+func (r *route) checkHeaders() error {
+	for name := range r.options.Headers {
+		if slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
+			return core.Errorf(core.KindValue, "route %s: header %s can't be set by options", r.id, name).
+				WithRemedy("name a secret for what authorises")
+		}
+	}
+	return nil
+}
+
+// model returns the entry of a model key, or nil.
+func (r *route) model(key string) *gatewaypb.RouteModel {
+	for _, m := range r.models {
+		if m.GetKey() == key {
+			return m
+		}
+	}
+	return nil
+}
+
+// upstreamModel returns the provider's id of a model that the route has.
+func (r *route) upstreamModel(key string) string {
+	if m := r.model(key); m.GetUpstreamId() != "" {
+		return m.GetUpstreamId()
+	}
+	return key
+}
+
+func (r *route) scripted() bool { return r.driver == driverOffline }
+
+func (r *route) status() *gatewaypb.RouteStatus {
+	return &gatewaypb.RouteStatus{Route: r.id, State: r.state, Message: r.message}
+}
+
+// same reports whether the route can go on for a new definition.
+func (r *route) same(src *gatewaypb.Route, secrets map[string]string) bool {
+	return r.state == "ready" && proto.Equal(r.source, src) &&
+		(r.driver == driverOffline || r.secret == secrets[src.GetSecretName()])
+}
+
+func (r *route) close() {
+	if r.offline != nil {
+		r.offline.Close()
+	}
+}
+
+// retire closes a route that was replaced, once its requests have ended.
+func (r *route) retire(ctx context.Context) {
+	if r.offline == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, routeDrain)
+	defer cancel()
+	r.offline.Shutdown(ctx)
+}

@@ -1,0 +1,119 @@
+package gatewayplugin
+
+import (
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
+)
+
+// tenant is what the gateway holds for one session.
+type tenant struct {
+	session string
+	log     *telemetryLog
+
+	mu       sync.Mutex
+	epoch    uint64 // that the routes were applied in
+	revision uint64 // of the routes, within the epoch
+	routes   []*route
+}
+
+// token is what a bearer allows.
+type token struct {
+	tenant   *tenant
+	hash     [32]byte
+	agentRef string
+	routes   map[string]bool
+	models   map[string]bool // empty: all models of the routes
+	expires  time.Time       // zero: never
+	budget   uint64          // tokens; 0: no limit
+
+	mu   sync.Mutex
+	used uint64 // tokens, of the answers that said how many
+}
+
+// spend counts tokens against the budget.
+func (t *token) spend(n uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used += n
+}
+
+// exhausted reports whether the budget is used up.
+func (t *token) exhausted() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.budget > 0 && t.used >= t.budget
+}
+
+// fenceLocked checks a caller's fence and remembers its epoch.
+func (g *Gateway) fenceLocked(f *basepb.Fence) error {
+	if g.started == nil {
+		return status.Error(codes.FailedPrecondition, "the gateway has not been started")
+	}
+	if !core.ValidID(f.GetSessionId()) {
+		return status.Errorf(codes.InvalidArgument, "tenant %q is no session id", f.GetSessionId())
+	}
+	if seen := g.fences[f.GetSessionId()]; f.GetEpoch() < seen {
+		return status.Errorf(codes.FailedPrecondition, "session %s was taken over: epoch %d is older than %d", f.GetSessionId(), f.GetEpoch(), seen)
+	}
+	g.fences[f.GetSessionId()] = f.GetEpoch()
+	return nil
+}
+
+// enter returns the caller's tenant, and makes it known when it is new.
+func (g *Gateway) enter(f *basepb.Fence) (*tenant, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.fenceLocked(f); err != nil {
+		return nil, err
+	}
+	if t := g.tenants[f.GetSessionId()]; t != nil {
+		return t, nil
+	}
+	log, err := openTelemetry(g.started.stateDir, f.GetSessionId())
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	t := &tenant{session: f.GetSessionId(), log: log}
+	g.tenants[t.session] = t
+	return t, nil
+}
+
+// find returns the tenant's route for a model that the token allows.
+func (t *tenant) find(tok *token, model string) *route {
+	if len(tok.models) > 0 && !tok.models[model] {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, r := range t.routes {
+		if tok.routes[r.id] && r.model(model) != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// snapshot returns the tenant's routes.
+func (t *tenant) snapshot() []*route {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return append([]*route(nil), t.routes...)
+}
+
+// close ends what the tenant runs. Requests under way end with their upstream.
+func (t *tenant) close() {
+	t.mu.Lock()
+	routes := t.routes
+	t.routes = nil
+	t.mu.Unlock()
+	for _, r := range routes {
+		r.close()
+	}
+	t.log.close()
+}

@@ -1,0 +1,383 @@
+package translate_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/sse"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/translate"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// golden compares with a file, or writes it with -update.
+func golden(t *testing.T, path, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+func inputs(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no inputs %s: %v", pattern, err)
+	}
+	return paths
+}
+
+func parse(t *testing.T, raw []byte) *responses.Request {
+	t.Helper()
+	var req responses.Request
+	if err := json.Unmarshal(raw, &req); err != nil {
+		t.Fatal(err)
+	}
+	return &req
+}
+
+func indent(t *testing.T, raw []byte) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Indent(&out, raw, "", " "); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// TestRequestGolden translates requests that real Codex sent (0.149.0 and
+// 0.171.0, long texts cut).
+func TestRequestGolden(t *testing.T) {
+	for _, path := range inputs(t, "testdata/request/*.responses.json") {
+		name := strings.TrimSuffix(filepath.Base(path), ".responses.json")
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			call, err := translate.ChatRequest(parse(t, raw), "upstream-model", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := indent(t, call.Body) + "\ndropped: " + strings.Join(call.Dropped, ", ") + "\n"
+			golden(t, "testdata/request/"+name+".chat.golden", got)
+		})
+	}
+}
+
+const toolsRequest = `{
+	"model": "m", "stream": true, "input": "go",
+	"tools": [
+		{"type": "function", "name": "exec_command", "parameters": {"type": "object"}},
+		{"type": "namespace", "name": "mcp__probe", "tools": [
+			{"type": "function", "name": "echo_x"},
+			{"type": "function", "name": "a_very_long_tool_name_with_slash_and_more_than_sixty_four_characters_in_total_length"}
+		]},
+		{"type": "custom", "name": "apply_patch", "format": {"type": "grammar", "syntax": "lark", "definition": "start: x"}}
+	]
+}`
+
+// answer feeds a Chat stream to a translator and prints what comes out.
+func answer(t *testing.T, stream []byte) string {
+	t.Helper()
+	call, err := translate.ChatRequest(parse(t, []byte(toolsRequest)), "m", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	a := translate.NewChatAnswer("id", call.Tools, func(e responses.Event) error {
+		raw, err := json.Marshal(e)
+		fmt.Fprintf(&out, "%s\n", raw)
+		return err
+	})
+	events := sse.NewReader(bytes.NewReader(stream))
+	for done := false; !done; {
+		e, err := events.Next()
+		if err != nil {
+			break
+		}
+		if done, err = a.Chunk(e.Data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	result, err := a.Finish()
+	if err != nil {
+		t.Fatal(err)
+	}
+	usage, err := json.Marshal(result.Usage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(&out, "finish=%q error=%s usage=%s model=%q provider=%q\n", result.Finish, result.Error, usage, result.Model, result.Provider)
+	return out.String()
+}
+
+// TestAnswerGolden translates streams of providers: whole ones, odd ones and
+// broken ones. A broken one never yields a tool call.
+func TestAnswerGolden(t *testing.T) {
+	for _, path := range inputs(t, "testdata/answer/*.sse") {
+		name := strings.TrimSuffix(filepath.Base(path), ".sse")
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "testdata/answer/"+name+".golden", answer(t, raw))
+		})
+	}
+}
+
+// TestNoHalfCallAtAnyCut: however short a stream is cut, no call comes out
+// before the provider has ended the answer.
+func TestNoHalfCallAtAnyCut(t *testing.T) {
+	whole, err := os.ReadFile("testdata/answer/calls.sse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish := bytes.Index(whole, []byte(`"finish_reason":"tool_calls"`))
+	call, err := translate.ChatRequest(parse(t, []byte(toolsRequest)), "m", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range finish {
+		a := translate.NewChatAnswer("id", call.Tools, func(e responses.Event) error {
+			if _, ok := e.Item.(*responses.FunctionCall); ok {
+				t.Errorf("cut after %d bytes: %s of a call", n, e.Type)
+			}
+			return nil
+		})
+		events := sse.NewReader(bytes.NewReader(whole[:n]))
+		for {
+			e, err := events.Next()
+			if err != nil {
+				break
+			}
+			if _, err := a.Chunk(e.Data); err != nil {
+				break
+			}
+		}
+		if result, err := a.Finish(); err != nil || result.Finish != "" {
+			t.Errorf("cut after %d bytes: finish %q, %v", n, result.Finish, err)
+		}
+	}
+}
+
+// messages translates input items and returns the messages.
+func messages(t *testing.T, input string, quirks *translate.Quirks) []map[string]any {
+	t.Helper()
+	call, err := translate.ChatRequest(parse(t, []byte(`{"model":"m","stream":true,"input":`+input+`}`)), "m", quirks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct{ Messages []map[string]any }
+	if err := json.Unmarshal(call.Body, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out.Messages
+}
+
+type o = map[string]any
+
+func toolCall(id, arguments string) o {
+	return o{"id": id, "type": "function", "function": o{"name": "f", "arguments": arguments}}
+}
+
+// TestHistoryRegrouping: every call has its output right behind its message,
+// whatever the history looks like.
+func TestHistoryRegrouping(t *testing.T) {
+	const fc = `{"type":"function_call","name":"f","arguments":"{}","call_id":`
+	const fo = `{"type":"function_call_output","output":"r","call_id":`
+	for _, tt := range []struct {
+		name, input string
+		want        []o
+	}{
+		{
+			"text and parallel calls are one message",
+			`[{"role":"assistant","content":[{"type":"output_text","text":"a"}]},` + fc + `"1"},` + fc + `"2"},` + fo + `"1"},` + fo + `"2"}]`,
+			[]o{
+				{"role": "assistant", "content": "a", "tool_calls": []any{toolCall("1", "{}"), toolCall("2", "{}")}},
+				{"role": "tool", "tool_call_id": "1", "content": "r"},
+				{"role": "tool", "tool_call_id": "2", "content": "r"},
+			},
+		},
+		{
+			"a note between outputs moves behind them",
+			`[` + fc + `"1"},` + fc + `"2"},` + fo + `"2"},{"role":"developer","content":"n"},` + fo + `"1"}]`,
+			[]o{
+				{"role": "assistant", "content": nil, "tool_calls": []any{toolCall("1", "{}"), toolCall("2", "{}")}},
+				{"role": "tool", "tool_call_id": "1", "content": "r"},
+				{"role": "tool", "tool_call_id": "2", "content": "r"},
+				{"role": "user", "content": "<developer_message>\nn\n</developer_message>"},
+			},
+		},
+		{
+			"two turns stay apart",
+			`[` + fc + `"1"},` + fo + `"1"},` + fc + `"2"},` + fo + `"2"}]`,
+			[]o{
+				{"role": "assistant", "content": nil, "tool_calls": []any{toolCall("1", "{}")}},
+				{"role": "tool", "tool_call_id": "1", "content": "r"},
+				{"role": "assistant", "content": nil, "tool_calls": []any{toolCall("2", "{}")}},
+				{"role": "tool", "tool_call_id": "2", "content": "r"},
+			},
+		},
+		{
+			"a call without output gets one",
+			`[` + fc + `"1"},{"role":"user","content":"u"}]`,
+			[]o{
+				{"role": "assistant", "content": nil, "tool_calls": []any{toolCall("1", "{}")}},
+				{"role": "tool", "tool_call_id": "1", "content": "[no output: the call was interrupted]"},
+				{"role": "user", "content": "u"},
+			},
+		},
+		{
+			"an output without call is told as text",
+			`[` + fo + `"9"}]`,
+			[]o{{"role": "user", "content": "<tool_output call_id=\"9\">\nr\n</tool_output>"}},
+		},
+		{
+			"one id for two calls",
+			`[` + fc + `"1"},` + fc + `"1"},{"type":"function_call_output","output":"first","call_id":"1"},{"type":"function_call_output","output":"second","call_id":"1"}]`,
+			[]o{
+				{"role": "assistant", "content": nil, "tool_calls": []any{toolCall("1", "{}"), toolCall("1_2", "{}")}},
+				{"role": "tool", "tool_call_id": "1", "content": "first"},
+				{"role": "tool", "tool_call_id": "1_2", "content": "second"},
+			},
+		},
+		{
+			"bad arguments become an empty object",
+			`[{"type":"function_call","name":"f","arguments":"{\"a\":","call_id":"1"},{"type":"function_call","name":"f","arguments":"","call_id":"2"},` + fo + `"1"},` + fo + `"2"}]`,
+			[]o{
+				{"role": "assistant", "content": nil, "tool_calls": []any{toolCall("1", "{}"), toolCall("2", "{}")}},
+				{"role": "tool", "tool_call_id": "1", "content": "r"},
+				{"role": "tool", "tool_call_id": "2", "content": "r"},
+			},
+		},
+		{
+			"leading instructions are one system message",
+			`[{"role":"developer","content":"a"},{"role":"system","content":"b"},{"role":"user","content":"u"}]`,
+			[]o{{"role": "system", "content": "a\n\nb"}, {"role": "user", "content": "u"}},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, messages(t, tt.input, nil)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestQuirks: what a route can't take is replaced as its quirks say.
+func TestQuirks(t *testing.T) {
+	const image = `{"type":"input_image","image_url":"data:image/png;base64,AA==","detail":"high"}`
+	got := messages(t, `[{"role":"user","content":[{"type":"input_text","text":"see"},`+image+`]}]`, &translate.Quirks{NoImages: true})
+	want := []o{{"role": "user", "content": "see\n[an image was left out: this model reads text only]"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	got = messages(t, `[{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},{"role":"assistant","content":"a"}]`, &translate.Quirks{ReasoningContent: true})
+	want = []o{{"role": "assistant", "content": "a", "reasoning_content": "hm"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	req := parse(t, []byte(`{"model":"m","stream":true,"input":"x","parallel_tool_calls":true,"tools":[{"type":"function","name":"f"}],"reasoning":{"effort":"xhigh"},"text":{"format":{"type":"json_schema","name":"n","strict":true,"schema":{"type":"object"}}}}`))
+	call, err := translate.ChatRequest(req, "m", &translate.Quirks{Effort: map[string]string{"xhigh": "high"}, NoParallelToolCalls: true, JSONObjectOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out chat.Request
+	if err := json.Unmarshal(call.Body, &out); err != nil {
+		t.Fatal(err)
+	}
+	if out.ReasoningEffort != "high" || out.ParallelToolCalls != nil || out.ResponseFormat.Type != "json_object" {
+		t.Errorf("effort %q, parallel %v, format %+v", out.ReasoningEffort, out.ParallelToolCalls, out.ResponseFormat)
+	}
+	if s, _ := out.Messages[0].Content.(string); out.Messages[0].Role != "system" || !strings.Contains(s, `{"type":"object"}`) {
+		t.Errorf("the schema is not in the instructions: %+v", out.Messages[0])
+	}
+}
+
+// TestToolChoice: every form of tool_choice finds the tool's name on the wire.
+func TestToolChoice(t *testing.T) {
+	for choice, want := range map[string]string{
+		`"auto"`:     `"auto"`,
+		`"required"`: `"required"`,
+		`null`:       `null`,
+		`{"type":"function","name":"exec_command"}`:                     `{"type":"function","function":{"name":"exec_command"}}`,
+		`{"type":"function","namespace":"mcp__probe","name":"echo_x"}`:  `{"type":"function","function":{"name":"mcp__probe__echo_x"}}`,
+		`{"type":"custom","name":"apply_patch"}`:                        `{"type":"function","function":{"name":"apply_patch"}}`,
+		`{"type":"web_search"}`:                                         `"auto"`,
+		`{"type":"function","name":"unknown"}`:                          `"auto"`,
+		`{"type":"function","namespace":"mcp__other","name":"unknown"}`: `"auto"`,
+	} {
+		req := parse(t, []byte(toolsRequest))
+		req.ToolChoice = json.RawMessage(choice)
+		call, err := translate.ChatRequest(req, "m", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out struct {
+			ToolChoice json.RawMessage `json:"tool_choice"`
+		}
+		if err := json.Unmarshal(call.Body, &out); err != nil {
+			t.Fatal(err)
+		}
+		got := string(out.ToolChoice)
+		if got == "" {
+			got = "null"
+		}
+		if got != want {
+			t.Errorf("tool_choice %s = %s, want %s", choice, got, want)
+		}
+	}
+}
+
+// TestNamesAreLegalAndDistinct: whatever tools are called, their names on the
+// wire are legal and no two are equal.
+func TestNamesAreLegalAndDistinct(t *testing.T) {
+	long := strings.Repeat("long_", 20)
+	req := &responses.Request{Tools: []responses.Tool{
+		{Type: "function", Name: "a__b"},
+		{Type: "namespace", Name: "a", Tools: []responses.Tool{{Type: "function", Name: "b"}, {Type: "function", Name: "b.c"}, {Type: "function", Name: "b_c"}}},
+		{Type: "namespace", Name: long, Tools: []responses.Tool{{Type: "function", Name: "one"}, {Type: "function", Name: "two"}}},
+		{Type: "function", Name: "ümlaut"},
+	}}
+	call, err := translate.ChatRequest(req, "m", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out chat.Request
+	if err := json.Unmarshal(call.Body, &out); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, tool := range out.Tools {
+		name := tool.Function.Name
+		legal := strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
+		if seen[name] || len(name) > 64 || !legal {
+			t.Errorf("name %q: seen before %v, %d bytes, legal %v", name, seen[name], len(name), legal)
+		}
+		seen[name] = true
+	}
+	if len(seen) != 7 {
+		t.Errorf("%d names, want 7: %v", len(seen), seen)
+	}
+}
