@@ -41,7 +41,8 @@ generate: tools ## write the Go code of the plugin contracts
 	bin/tools/protogen $(PROTOS)
 
 bench: build codex ## measure against floors on this machine
-	go run ./cmd/mmo-bench -binary bin/codex-mmo
+	go build -o bin/mmo-bench ./cmd/mmo-bench
+	bin/mmo-bench -binary bin/codex-mmo
 
 clean: ## remove what was built here; the cache with Codex stays
 	rm -rf bin

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds every wait of these tests; nothing takes that long.
-const patience = 60 * time.Second
+const patience = 20 * time.Second
 
 // withTime returns a context that ends with the test or after patience.
 func withTime(t *testing.T) context.Context {

@@ -590,15 +590,16 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // must look before it repeats it.
 func TestLostSpawn(t *testing.T) {
 	path := controltest.SocketPath(t)
+	serving := make(chan *control.Server, 1)
 	h := teamHandler()
-	s := controltest.Start(t, path, h)
 	h.OnSpawn = func(ctx context.Context, _ control.Call, _ control.SpawnRequest) (*control.SpawnResponse, error) {
 		stopped, cancel := context.WithCancel(ctx)
 		cancel()
-		go func() { _ = s.Shutdown(stopped) }() // by force: the connection is cut
+		go func() { _ = (<-serving).Shutdown(stopped) }() // by force: the connection is cut
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
+	serving <- controltest.Start(t, path, h)
 	c := connect(t, mcpserver.Config{Socket: path, Token: "tok"})
 	c.handshake("codex-mcp-client")
 	got := c.call("agent_spawn", `{"agent":"reader","task":"x"}`).tool(t)

@@ -141,7 +141,7 @@ func (s *session) loop(ctx, calls context.Context, frames <-chan frame) {
 	for {
 		select {
 		case f, ok := <-frames:
-			if !ok {
+			if !ok || s.draining.Err() != nil {
 				return
 			}
 			s.handle(ctx, calls, f)

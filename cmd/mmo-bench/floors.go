@@ -31,7 +31,7 @@ const wakePause = 10 * time.Millisecond
 func runMode(args []string) (ok bool, err error) {
 	switch {
 	case len(args) == 1 && args[0] == modeEmptyMCP:
-		return true, server.ServeStdio(server.NewMCPServer("empty", "1"))
+		return true, server.ServeStdio(server.NewMCPServer("empty", "1", server.WithToolCapabilities(false)))
 	case len(args) == 2 && args[0] == modeEcho:
 		return true, serveOnce(args[1], func(conn net.Conn) error {
 			_, err := io.Copy(conn, conn)

@@ -41,7 +41,9 @@ func measureMCP(ctx context.Context, env bench, n int) ([]figure, error) {
 
 	f := figure{what: "MCP process ready", floor: "empty mcp-go server", unit: "ms", at: 0.5, atMost: 1.6}
 	err = alternate(n, func() error {
-		took, err := handshake(ctx, exec.Command(env.binary, "mcp"), env.environ("MMO_CONTROL_SOCKET="+socket))
+		took, err := handshake(ctx, exec.Command(env.binary, "mcp"), env.environ(
+			"MMO_CONTROL_SOCKET="+socket, "MMO_ROOT_SESSION_ID=bench", "MMO_RUN_ID=bench",
+			"MMO_CALLER_AGENT=lead", "MMO_CALLER_TOKEN=bench"))
 		f.values = append(f.values, milliseconds(took))
 		return err
 	}, func() error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -96,12 +97,17 @@ func runTeam(ctx context.Context, env bench) (workers []worker, homes []string, 
 	}
 	cmd := exec.CommandContext(ctx, env.binary, "exec", "offline-demo", "look around and report")
 	cmd.Env, cmd.Dir = env.environ(), env.workspace()
-	cmd.Stderr = os.Stderr
+	var shown bytes.Buffer
+	cmd.Stderr = &shown
 	cmd.WaitDelay = 5 * time.Second
 	if err := cmd.Start(); err != nil {
 		return nil, nil, err
 	}
-	defer func() { err = errors.Join(err, cmd.Wait()) }()
+	defer func() {
+		if err = errors.Join(err, cmd.Wait()); err != nil {
+			err = fmt.Errorf("%w; exec said:\n%s", err, shown.Bytes())
+		}
+	}()
 	id, err := newSession(ctx, env, before)
 	if err != nil {
 		return nil, nil, errors.Join(err, cmd.Process.Kill())

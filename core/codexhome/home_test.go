@@ -117,7 +117,7 @@ func TestMeshVariables(t *testing.T) {
 	}
 }
 
-// Spec: P12 (modes at any umask).
+// Homes are private at any umask.
 func TestModesAtAnyUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o077, 0o777} {
 		place := testkit.NewPlace(t)

@@ -253,7 +253,9 @@ func TestErrorsKeepTheirKind(t *testing.T) {
 	ctx := bounded(t)
 	var give error
 	c := start(t, &controltest.Handler{
-		OnSession: func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error) { return nil, give },
+		OnSession: func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error) {
+			return nil, give
+		},
 	}, nil)
 	for _, tc := range []struct {
 		give error

@@ -43,9 +43,7 @@ func (s *Supervisor) recover(ctx context.Context) error {
 			return err
 		}
 	}
-	s.mu.Lock()
-	s.ready = true
-	s.mu.Unlock()
+	close(s.ready)
 	s.wg.Go(func() { s.gw.run(s.life) })
 	s.wg.Go(func() { s.watchCompletion(s.life) })
 	return nil

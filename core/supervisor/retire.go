@@ -17,9 +17,14 @@ import (
 type killReason struct {
 	status core.JobStatus // cancelled, stopped, failed
 	text   string
-	rolled bool          // member of a batch that was rolled back
-	grace  time.Duration // how long a running turn may take to end; 0: at once
+	rolled bool // member of a batch that was rolled back
 }
+
+// Bounds of an agent's end.
+const (
+	retireTimeout   = 60 * time.Second // of all of it
+	hostStopTimeout = 20 * time.Second // of the host's part
+)
 
 func (k *killReason) Error() string { return "the agent is ended: " + k.text }
 
@@ -46,8 +51,7 @@ func (a *agent) retireKilled() {
 	if !errors.As(context.Cause(a.killCtx), &reason) {
 		reason = &killReason{status: core.JobStopped, text: "the session ended"}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.sup.life), reason.grace+30*time.Second)
-	defer cancel()
+	ctx := context.WithoutCancel(a.sup.life)
 	a.signalLaunched(reason)
 	if err := a.retire(ctx, true); err != nil {
 		a.log.Error("retiring the agent", "err", err)
@@ -88,6 +92,9 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 	if a.rec.Retired {
 		return nil
 	}
+	// An end that has begun is carried through, whoever stops caring for it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout)
+	defer cancel()
 	stopErr := a.stopEngine(ctx, interrupt)
 	hostErr := a.retireHost(ctx)
 	if err := a.sup.revokeTokens(ctx, a.ref); err != nil {
@@ -108,7 +115,7 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 // answers and by identity and mark in any case.
 func (a *agent) stopEngine(ctx context.Context, interrupt bool) error {
 	if a.host != nil && !chanClosed(a.plugin.Done()) {
-		c, cancel := context.WithTimeout(ctx, 20*time.Second)
+		c, cancel := context.WithTimeout(ctx, hostStopTimeout)
 		_, err := a.host.Stop(c, &hostpb.StopRequest{Fence: a.fence(), GraceMs: uint32(stopGrace.Milliseconds()), Interrupt: interrupt})
 		cancel()
 		if err != nil {

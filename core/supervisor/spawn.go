@@ -25,7 +25,7 @@ const (
 // Spawn admits jobs together or not at all, launches them, and answers once
 // every engine exists. A repeat of the same request gets the same jobs.
 func (s *Supervisor) Spawn(ctx context.Context, call control.Call, r control.SpawnRequest) (*control.SpawnResponse, error) {
-	caller, err := s.admit(call, control.VerbSpawn, nil)
+	caller, err := s.admit(ctx, call, control.VerbSpawn, nil)
 	if err != nil {
 		return nil, err
 	}

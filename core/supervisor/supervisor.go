@@ -59,8 +59,8 @@ type Supervisor struct {
 	caps    map[string]store.Capability // hash -> token that is out
 	runs    map[string]*store.AgentRun  // agent run ref -> record at our start
 	changed chan struct{}               // closed and replaced at every published change
-	ready   bool
 
+	ready   chan struct{} // closed once every agent run that is not over has an actor
 	told    chan struct{} // closed once the terminal status was published to followers
 	wg      sync.WaitGroup
 	tearing sync.Once
@@ -130,7 +130,7 @@ func open(ctx context.Context, cfg *Config) (*Supervisor, error) {
 	s := &Supervisor{
 		cfg: cfg, log: cfg.Log.With("session", cfg.SessionID), session: cfg.SessionID, store: st, self: self,
 		hub: newHub(cfg.now), jobs: map[string]*store.Job{}, agents: map[string]*agent{},
-		caps: map[string]store.Capability{}, runs: map[string]*store.AgentRun{}, changed: make(chan struct{}), told: make(chan struct{}),
+		caps: map[string]store.Capability{}, runs: map[string]*store.AgentRun{}, changed: make(chan struct{}), ready: make(chan struct{}), told: make(chan struct{}),
 	}
 	if err := s.load(ctx); err != nil {
 		st.Close()

@@ -14,7 +14,10 @@ var _ control.Handler = (*Supervisor)(nil)
 
 // identify proves who calls. The kernel's word (peer and parent process) and
 // the token's hash must agree; ids in the call are checked against records.
-func (s *Supervisor) identify(call control.Call) (access.Caller, error) {
+func (s *Supervisor) identify(ctx context.Context, call control.Call) (access.Caller, error) {
+	if err := s.awaitReady(ctx); err != nil {
+		return access.Caller{}, err
+	}
 	if call.Operator {
 		return access.Caller{Role: access.RoleOperator}, nil
 	}
@@ -58,9 +61,22 @@ func (s *Supervisor) identify(call control.Call) (access.Caller, error) {
 var errCapability = core.Errorf(core.KindPermission, "invalid MCP caller capability").
 	WithRemedy("the capability belongs to a run that has ended; nothing can be done with it")
 
+// awaitReady parks a call until the recovery after a start has an actor for
+// every agent run: before that nobody's capability can be judged.
+func (s *Supervisor) awaitReady(ctx context.Context) error {
+	select {
+	case <-s.ready:
+		return nil
+	case <-s.life.Done():
+		return core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
 // admit identifies the caller and asks whether it may use the verb.
-func (s *Supervisor) admit(call control.Call, verb string, job *store.Job) (access.Caller, error) {
-	caller, err := s.identify(call)
+func (s *Supervisor) admit(ctx context.Context, call control.Call, verb string, job *store.Job) (access.Caller, error) {
+	caller, err := s.identify(ctx, call)
 	if err != nil {
 		return caller, err
 	}
@@ -87,16 +103,14 @@ func (s *Supervisor) target(j *store.Job) access.Job {
 
 // Hello names the supervisor.
 func (s *Supervisor) Hello(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	return &control.HelloResponse{
-		API: control.APIVersion, Build: s.cfg.Build, SessionID: s.session, Epoch: s.epoch, PID: s.self.PID, Ready: s.ready,
+		API: control.APIVersion, Build: s.cfg.Build, SessionID: s.session, Epoch: s.epoch, PID: s.self.PID, Ready: chanClosed(s.ready),
 	}, nil
 }
 
 // Caller tells an agent's MCP process what it may offer.
-func (s *Supervisor) Caller(_ context.Context, call control.Call, _ control.CallerRequest) (*control.CallerResponse, error) {
-	caller, err := s.admit(call, control.VerbCaller, nil)
+func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.CallerRequest) (*control.CallerResponse, error) {
+	caller, err := s.admit(ctx, call, control.VerbCaller, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +145,8 @@ func tools(caller access.Caller, spawns bool) []string {
 }
 
 // Session returns the public record.
-func (s *Supervisor) Session(_ context.Context, call control.Call, _ control.SessionRequest) (*control.SessionView, error) {
-	caller, err := s.admit(call, control.VerbSession, nil)
+func (s *Supervisor) Session(ctx context.Context, call control.Call, _ control.SessionRequest) (*control.SessionView, error) {
+	caller, err := s.admit(ctx, call, control.VerbSession, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -145,8 +159,8 @@ func (s *Supervisor) Session(_ context.Context, call control.Call, _ control.Ses
 }
 
 // Jobs lists the jobs that the caller may see.
-func (s *Supervisor) Jobs(_ context.Context, call control.Call, r control.JobsRequest) (*control.JobsResponse, error) {
-	caller, err := s.admit(call, control.VerbJobs, nil)
+func (s *Supervisor) Jobs(ctx context.Context, call control.Call, r control.JobsRequest) (*control.JobsResponse, error) {
+	caller, err := s.admit(ctx, call, control.VerbJobs, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +188,7 @@ func (s *Supervisor) Jobs(_ context.Context, call control.Call, r control.JobsRe
 
 // Follow streams what happens to a person at a terminal.
 func (s *Supervisor) Follow(ctx context.Context, call control.Call, r control.FollowRequest, emit func(control.FollowEvent) error) error {
-	if _, err := s.admit(call, control.VerbFollow, nil); err != nil {
+	if _, err := s.admit(ctx, call, control.VerbFollow, nil); err != nil {
 		return err
 	}
 	if r.AfterSeq == 0 {
@@ -191,7 +205,7 @@ const auditPage = 1000
 
 // Audit reads the trail.
 func (s *Supervisor) Audit(ctx context.Context, call control.Call, r control.AuditRequest) (*control.AuditResponse, error) {
-	if _, err := s.admit(call, control.VerbAudit, nil); err != nil {
+	if _, err := s.admit(ctx, call, control.VerbAudit, nil); err != nil {
 		return nil, err
 	}
 	return ReadAudit(ctx, s.store, s.session, r)
@@ -224,7 +238,7 @@ func ReadAudit(ctx context.Context, st *store.Store, session string, r control.A
 // Stop ends the session: a running root turn may end by itself within the
 // grace, then everything is retired.
 func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.StopRequest) (*control.StopResponse, error) {
-	if _, err := s.admit(call, control.VerbStop, nil); err != nil {
+	if _, err := s.admit(ctx, call, control.VerbStop, nil); err != nil {
 		return nil, err
 	}
 	if r.GraceSeconds < 0 || r.GraceSeconds > 3600 {

@@ -30,7 +30,7 @@ const readingNote = "these are bounded previews; read a whole result with agent_
 // that the caller saw, or one needs a decision. It holds no lock and has no
 // effect, so a wait that is abandoned costs nothing.
 func (s *Supervisor) Wait(ctx context.Context, call control.Call, r control.WaitRequest) (*control.WaitResponse, error) {
-	if err := s.checkWait(call, r); err != nil {
+	if err := s.checkWait(ctx, call, r); err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(time.Duration(r.TimeoutSeconds * float64(time.Second)))
@@ -55,7 +55,7 @@ func (s *Supervisor) Wait(ctx context.Context, call control.Call, r control.Wait
 	}
 }
 
-func (s *Supervisor) checkWait(call control.Call, r control.WaitRequest) error {
+func (s *Supervisor) checkWait(ctx context.Context, call control.Call, r control.WaitRequest) error {
 	if len(r.JobIDs) == 0 {
 		return core.Errorf(core.KindValue, "no job ids were given").WithRemedy("name the jobs to wait for; agent_status lists them")
 	}
@@ -78,7 +78,7 @@ func (s *Supervisor) checkWait(call control.Call, r control.WaitRequest) error {
 		if err != nil {
 			return err
 		}
-		if _, err := s.admit(call, control.VerbWait, j); err != nil {
+		if _, err := s.admit(ctx, call, control.VerbWait, j); err != nil {
 			return err
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.Re
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.admit(call, control.VerbResult, j); err != nil {
+	if _, err := s.admit(ctx, call, control.VerbResult, j); err != nil {
 		return nil, err
 	}
 	if j.ResultKind == "" {
@@ -229,7 +229,7 @@ func (s *Supervisor) Cancel(ctx context.Context, call control.Call, r control.Ca
 	if err != nil {
 		return nil, err
 	}
-	caller, err := s.admit(call, control.VerbCancel, j)
+	caller, err := s.admit(ctx, call, control.VerbCancel, j)
 	if err != nil {
 		return nil, err
 	}

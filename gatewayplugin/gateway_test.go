@@ -1,0 +1,548 @@
+package gatewayplugin_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/codex-mmo/codex-mmo/core/modeltest"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin"
+	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
+	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
+)
+
+const hello = "model m\nstep\nsay \"hello from here\"\nusage input=9 cached=4 output=3 reasoning=1\nrepeat\n"
+
+// TestOfflineRoute: a request runs over the scripted model and back, and its
+// telemetry says so, with the turn that Codex named.
+func TestOfflineRoute(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	r.issue("s1", "bearer", nil)
+	req := r.request(r.ctx, "bearer", "m", "")
+	req.Header.Set("X-Codex-Turn-Metadata", `{"thread_id":"th","turn_id":"tu","session_id":"se"}`)
+	code, events := r.do(req)
+	if code != http.StatusOK || kinds(events) != "created output_item.added output_text.delta output_item.done completed" {
+		t.Fatalf("status %d, events %s", code, kinds(events))
+	}
+	if got := text(events); got != "hello from here" {
+		t.Errorf("text %q", got)
+	}
+	wantUsage := `{"input_tokens":9,"input_tokens_details":{"cached_tokens":4},"output_tokens":3,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":12}`
+	if got := string(events[len(events)-1].Response.Usage); got != wantUsage {
+		t.Errorf("usage %s", got)
+	}
+	row := r.row("s1", 0)
+	if row.GetSeq() != 1 || row.GetAgentRef() != "ar_s1" || row.GetThreadId() != "th" || row.GetTurnId() != "tu" ||
+		row.GetRoute() != "r" || row.GetModel() != "m" || row.GetOutcome() != "completed" || !row.GetScripted() ||
+		row.GetInputTokens() != 9 || row.GetCachedInputTokens() != 4 || row.GetOutputTokens() != 3 || row.GetReasoningTokens() != 1 ||
+		row.GetHttpStatus() != 200 || row.GetAttempt() != 1 || row.GetFirstByteUs() == 0 || row.GetTotalUs() < row.GetFirstByteUs() {
+		t.Errorf("row %v", row)
+	}
+}
+
+// TestTurnIDsFromTheBody: without the header, client_metadata names the turn;
+// without both, the session's header does.
+func TestTurnIDsFromTheBody(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	r.issue("s1", "bearer", nil)
+	r.do(r.request(r.ctx, "bearer", "m", `{"model":"m","stream":true,"input":"x","client_metadata":{"x-codex-turn-metadata":"{\"thread_id\":\"th\",\"turn_id\":\"tu\"}"}}`))
+	if row := r.row("s1", 0); row.GetThreadId() != "th" || row.GetTurnId() != "tu" {
+		t.Errorf("from client_metadata: thread %q, turn %q", row.GetThreadId(), row.GetTurnId())
+	}
+	req := r.request(r.ctx, "bearer", "m", "")
+	req.Header.Set("Session-Id", "se")
+	r.do(req)
+	if row := r.row("s1", 1); row.GetThreadId() != "se" || row.GetTurnId() != "" {
+		t.Errorf("from session-id: thread %q, turn %q", row.GetThreadId(), row.GetTurnId())
+	}
+}
+
+// TestRefusals: what is no request of one of our Codex processes is refused
+// before anything is read.
+func TestRefusals(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	r.issue("s1", "bearer", nil)
+	r.issue("s1", "expired", func(req *gatewaypb.IssueTokenRequest) { req.ExpiresAt = time.Now().Unix() - 1 })
+	r.issue("s1", "narrow", func(req *gatewaypb.IssueTokenRequest) { req.Models = []string{"other"} })
+	r.issue("s1", "elsewhere", func(req *gatewaypb.IssueTokenRequest) { req.Routes = []string{"q"} })
+	for _, tt := range []struct {
+		name   string
+		bearer string
+		body   string
+		change func(*http.Request)
+		want   int
+	}{
+		{"origin", "bearer", "", func(q *http.Request) { q.Header.Set("Origin", "http://127.0.0.1") }, http.StatusForbidden},
+		{"empty origin", "bearer", "", func(q *http.Request) { q.Header["Origin"] = []string{""} }, http.StatusForbidden},
+		{"host", "bearer", "", func(q *http.Request) { q.Host = "example.com" }, http.StatusForbidden},
+		{"host with our port", "bearer", "", func(q *http.Request) { q.Host = "evil.example:" + q.URL.Port() }, http.StatusForbidden},
+		{"host without port", "bearer", "", func(q *http.Request) { q.Host = "127.0.0.1" }, http.StatusForbidden},
+		{"localhost", "bearer", "", func(q *http.Request) { q.Host = "localhost:" + q.URL.Port() }, http.StatusOK},
+		{"no bearer", "", "", func(q *http.Request) { q.Header.Del("Authorization") }, http.StatusUnauthorized},
+		{"unknown bearer", "beare", "", nil, http.StatusUnauthorized},
+		{"the hash as bearer", sha("bearer"), "", nil, http.StatusUnauthorized},
+		{"expired", "expired", "", nil, http.StatusUnauthorized},
+		{"model of another agent", "narrow", "", nil, http.StatusBadRequest},
+		{"route of another agent", "elsewhere", "", nil, http.StatusBadRequest},
+		{"no JSON", "bearer", "{", nil, http.StatusBadRequest},
+		{"no stream", "bearer", `{"model":"m","input":"x"}`, nil, http.StatusBadRequest},
+		{"compressed", "bearer", "", func(q *http.Request) { q.Header.Set("Content-Encoding", "zstd") }, http.StatusUnsupportedMediaType},
+		{"other path", "bearer", "", func(q *http.Request) { q.URL.Path = "/v1/files" }, http.StatusNotFound},
+		{"other method", "bearer", "", func(q *http.Request) { q.Method = http.MethodGet }, http.StatusMethodNotAllowed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			req := r.request(r.ctx, tt.bearer, "m", tt.body)
+			if tt.change != nil {
+				tt.change(req)
+			}
+			if code, _ := r.do(req); code != tt.want {
+				t.Errorf("status %d, want %d", code, tt.want)
+			}
+		})
+	}
+}
+
+// TestTenantsAreApart: equal ids of routes and models in two sessions never
+// mix, nor do their telemetry and their ends.
+func TestTenantsAreApart(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", "model m\nstep\nsay \"one\"\nrepeat\n", "m")})
+	r.apply("s2", []*gatewaypb.Route{offline("r", "model m\nstep\nsay \"two\"\nrepeat\n", "m")})
+	r.issue("s1", "bearer-1", nil)
+	r.issue("s2", "bearer-2", nil)
+	for bearer, want := range map[string]string{"bearer-1": "one", "bearer-2": "two"} {
+		if _, events := r.ask(bearer, "m"); text(events) != want {
+			t.Errorf("%s: text %q, want %q", bearer, text(events), want)
+		}
+	}
+	if r.row("s1", 0).GetAgentRef() != "ar_s1" || r.row("s2", 0).GetAgentRef() != "ar_s2" {
+		t.Error("telemetry is mixed")
+	}
+	_, err := r.gateway.IssueToken(r.ctx, &gatewaypb.IssueTokenRequest{Tenant: fence("s2", 1), AgentRef: "a", TokenSha256: sha("bearer-1"), Routes: []string{"r"}})
+	if status.Code(err) != codes.AlreadyExists {
+		t.Errorf("another session's token: %v", err)
+	}
+	revoked, err := r.gateway.RevokeToken(r.ctx, &gatewaypb.RevokeTokenRequest{Tenant: fence("s2", 1), TokenSha256: sha("bearer-1")})
+	if err != nil || revoked.GetRevoked() != 0 {
+		t.Errorf("revoking another session's token: %v, %v", revoked, err)
+	}
+	released, err := r.gateway.Release(r.ctx, &gatewaypb.ReleaseRequest{Tenant: fence("s1", 1)})
+	if err != nil || released.GetRemaining() != 1 {
+		t.Errorf("Release: %v, %v", released, err)
+	}
+	if code, _ := r.ask("bearer-1", "m"); code != http.StatusUnauthorized {
+		t.Errorf("a released session's bearer: status %d", code)
+	}
+	if _, events := r.ask("bearer-2", "m"); text(events) != "two" {
+		t.Errorf("the other session: %q", text(events))
+	}
+}
+
+// TestFence: an older epoch does nothing, an older revision neither; a new
+// epoch begins its own revisions.
+func TestFence(t *testing.T) {
+	r := newRig(t, nil, nil)
+	apply := func(epoch, revision uint64) codes.Code {
+		_, err := r.gateway.ApplyRoutes(r.ctx, &gatewaypb.ApplyRoutesRequest{Tenant: fence("s1", epoch), Revision: revision})
+		return status.Code(err)
+	}
+	for _, tt := range []struct {
+		epoch, revision uint64
+		want            codes.Code
+	}{
+		{1, 2, codes.OK},
+		{1, 2, codes.OK},
+		{1, 1, codes.FailedPrecondition},
+		{2, 1, codes.OK},
+		{1, 9, codes.FailedPrecondition},
+	} {
+		if got := apply(tt.epoch, tt.revision); got != tt.want {
+			t.Errorf("epoch %d, revision %d: %s, want %s", tt.epoch, tt.revision, got, tt.want)
+		}
+	}
+	_, err := r.gateway.Release(r.ctx, &gatewaypb.ReleaseRequest{Tenant: fence("s1", 1)})
+	if status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("Release of an older epoch: %v", err)
+	}
+	for _, session := range []string{"", "../x", "A"} {
+		_, err := r.gateway.Models(r.ctx, &gatewaypb.ModelsRequest{Tenant: fence(session, 1)})
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("tenant %q: %v", session, err)
+		}
+	}
+}
+
+// TestStartIsIdempotent: a second Start returns the first answer, and another
+// gateway's is refused.
+func TestStartIsIdempotent(t *testing.T) {
+	r := newRig(t, nil, &gatewaypb.StartRequest{GatewayHash: "h"})
+	again, err := r.gateway.Start(r.ctx, &gatewaypb.StartRequest{GatewayHash: "h", StateDir: r.stateDir})
+	if err != nil || again.GetBaseUrl() != r.base || int(again.GetProcess().GetPid()) != os.Getpid() {
+		t.Errorf("again: %v, %v", again, err)
+	}
+	if _, err := r.gateway.Start(r.ctx, &gatewaypb.StartRequest{GatewayHash: "x"}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("another hash: %v", err)
+	}
+}
+
+// TestRoutesThatCannotServe: each is unavailable with its reason, and its
+// requests end the turn with it.
+func TestRoutesThatCannotServe(t *testing.T) {
+	r := newRig(t, nil, nil)
+	for _, tt := range []struct {
+		name  string
+		route *gatewaypb.Route
+		want  string
+	}{
+		{"driver", &gatewaypb.Route{Driver: "x"}, `unknown driver "x"`},
+		{"script", offline("r", "modl m\n"), `script line 1: unknown statement "modl"`},
+		{"options", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"hedders":{}}`)}, `unknown field "hedders"`},
+		{"secret", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", SecretName: "NO_KEY"}, "there is no secret NO_KEY; add NO_KEY to credentials.env"},
+		{"clear text", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "http://h", SecretName: "KEY"}, "would send the secret unencrypted; use https"},
+		{"URL", &gatewaypb.Route{Driver: "openai_responses", BaseUrl: "ftp://h"}, "is no http or https URL"},
+		{"header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"headers":{"authorization":"x"}}`)}, "header authorization can't be set by options"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.route.Id = "r"
+			tt.route.Models = []*gatewaypb.RouteModel{{Key: "m"}}
+			answer, err := r.gateway.ApplyRoutes(r.ctx, &gatewaypb.ApplyRoutesRequest{
+				Tenant: fence("s1", 1), Revision: 1, Routes: []*gatewaypb.Route{tt.route},
+				Secrets: []*basepb.Secret{{Name: "KEY", Value: []byte("planted-secret")}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := answer.GetRoutes()[0]
+			if s.GetState() != "unavailable" || !strings.Contains(s.GetMessage(), tt.want) || strings.Contains(s.GetMessage(), "planted-secret") {
+				t.Errorf("%s: %s, want %s", s.GetState(), s.GetMessage(), tt.want)
+			}
+			r.issue("s1", "bearer", nil)
+			_, events := r.ask("bearer", "m")
+			if code, message := failed(events); code != "invalid_prompt" || !strings.Contains(message, tt.want) {
+				t.Errorf("failed %s: %s", code, message)
+			}
+		})
+	}
+}
+
+// TestBearerMayComeLate: a gateway that replaced a lost one is asked before it
+// is armed; the request waits instead of failing its turn.
+func TestBearerMayComeLate(t *testing.T) {
+	r := newRig(t, &gatewayplugin.Options{ArmWindow: 20 * time.Second}, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	answered := make(chan string, 1)
+	go func() {
+		_, events := r.ask("late", "m")
+		answered <- text(events)
+	}()
+	r.issue("s1", "other", nil)
+	r.issue("s1", "late", nil)
+	if got := <-answered; got != "hello from here" {
+		t.Errorf("text %q", got)
+	}
+}
+
+// TestBudget: a bearer whose tokens are used up ends its turns as a usage
+// limit, also after it was issued again.
+func TestBudget(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	issue := func(budget uint64) {
+		r.issue("s1", "bearer", func(req *gatewaypb.IssueTokenRequest) { req.TokenBudget = budget })
+	}
+	issue(12)
+	if _, events := r.ask("bearer", "m"); kinds(events) == "" || text(events) != "hello from here" {
+		t.Fatalf("first: %s", kinds(events))
+	}
+	issue(12)
+	_, events := r.ask("bearer", "m")
+	if code, message := failed(events); code != "insufficient_quota" || message != "the token budget of 12 is used up" {
+		t.Errorf("second: %s %s", code, message)
+	}
+	issue(13)
+	if _, events := r.ask("bearer", "m"); text(events) != "hello from here" {
+		t.Errorf("third: %s", kinds(events))
+	}
+}
+
+// TestTelemetryGoesOnAfterRestart: the next gateway cuts a torn row, keeps the
+// whole ones, and goes on with their numbers.
+func TestTelemetryGoesOnAfterRestart(t *testing.T) {
+	first := newRig(t, nil, nil)
+	first.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	first.issue("s1", "bearer", nil)
+	first.ask("bearer", "m")
+	first.ask("bearer", "m")
+	first.row("s1", 1)
+	first.drain()
+	path := filepath.Join(first.stateDir, "telemetry-s1.jsonl")
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteString(`{"seq":"3","agent_ref":"to`); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(file.Chmod(0o644), file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	second := newRig(t, nil, &gatewaypb.StartRequest{StateDir: first.stateDir})
+	if rows := second.rows("s1", 0); len(rows) != 2 || rows[1].GetSeq() != 2 {
+		t.Fatalf("rows %v", rows)
+	}
+	second.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	second.issue("s1", "bearer", nil)
+	second.ask("bearer", "m")
+	if row := second.row("s1", 2); row.GetSeq() != 3 || row.GetOutcome() != "completed" {
+		t.Errorf("row %v", row)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	dir, err := os.Stat(first.stateDir)
+	if err != nil || dir.Mode().Perm() != 0o700 {
+		t.Errorf("folder's mode %v, %v", dir.Mode(), err)
+	}
+}
+
+// TestTelemetryRefusesLinks: a planted link or pipe is not written through.
+func TestTelemetryRefusesLinks(t *testing.T) {
+	r := newRig(t, nil, nil)
+	target := filepath.Join(t.TempDir(), "target")
+	if err := os.Symlink(target, filepath.Join(r.stateDir, "telemetry-s1.jsonl")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.gateway.Models(r.ctx, &gatewaypb.ModelsRequest{Tenant: fence("s1", 1)}); status.Code(err) != codes.Unavailable {
+		t.Errorf("a link: %v", err)
+	}
+	if _, err := os.Stat(target); !os.IsNotExist(err) {
+		t.Errorf("the link's target was made: %v", err)
+	}
+}
+
+// TestIdleExit: the gateway ends itself once no host of any tenant has lived
+// for the idle time, and not before.
+func TestIdleExit(t *testing.T) {
+	r := newRig(t, nil, &gatewaypb.StartRequest{IdleExitMs: 60_000})
+	holder := func(pid int32) func(*gatewaypb.IssueTokenRequest) {
+		return func(req *gatewaypb.IssueTokenRequest) {
+			req.Holder = &basepb.Process{Pid: pid, StartToken: "1", BootId: "b"}
+		}
+	}
+	r.issue("s1", "bearer-1", holder(101))
+	select {
+	case <-r.gateway.Ended():
+		t.Fatal("ended with a living host")
+	default:
+	}
+
+	idle := newRig(t, nil, &gatewaypb.StartRequest{IdleExitMs: 1})
+	<-idle.gateway.Ended() // nobody ever held it
+
+	held := newRig(t, nil, nil)
+	held.issue("s1", "bearer-1", holder(101))
+	held.issue("s2", "bearer-2", holder(102))
+	held.issue("s2", "bearer-3", holder(102))
+	held.gateway.SetIdle(time.Millisecond)
+	held.hosts.kill(101)
+	select {
+	case <-held.gateway.Ended():
+		t.Fatal("ended while a host lives")
+	case <-time.After(20 * time.Millisecond): // many idle times
+	}
+	held.hosts.kill(102)
+	<-held.gateway.Ended()
+}
+
+// TestStop: refused while a session is served, unless forced; a forced one
+// ends what is under way and says how much.
+func TestStop(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", "model m\nstep\nsay \"a\"\nhold never\n", "m")})
+	r.issue("s1", "bearer", nil)
+	if _, err := r.gateway.Stop(r.ctx, &gatewaypb.StopRequest{}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("Stop with a session: %v", err)
+	}
+	resp, err := r.client.Do(r.request(r.ctx, "bearer", "m", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := r.gateway.Stop(r.ctx, &gatewaypb.StopRequest{Force: true, DrainMs: 1})
+	if err != nil || !answer.GetStopping() || answer.GetAbortedRequests() != 1 {
+		t.Errorf("Stop: %v, %v", answer, err)
+	}
+	events := readEvents(t, resp.Body)
+	if code, message := failed(events); code != "server_error" || message != "the gateway is stopping" {
+		t.Errorf("the cut request: %s: %s %s", kinds(events), code, message)
+	}
+	<-r.gateway.Ended()
+}
+
+// TestClientThatLeaves: when Codex closes the connection, the provider's
+// answer is cancelled at once and the row says so.
+func TestClientThatLeaves(t *testing.T) {
+	script, err := modeltest.Parse("model m\nstep\nsay \"a\"\nhold never\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := modeltest.NewServer(t.Context(), script, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer provider.Close()
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{{Id: "r", Driver: "openai_chat", BaseUrl: provider.URL, Models: []*gatewaypb.RouteModel{{Key: "m"}}}})
+	r.issue("s1", "bearer", nil)
+	ctx, leave := context.WithCancel(r.ctx)
+	resp, err := r.client.Do(r.request(ctx, "bearer", "m", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := provider.Engine.WaitHeld(r.ctx, "never"); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	gone := func(rs []modeltest.Request) bool { return rs[0].State == modeltest.StateGone }
+	if err := provider.Engine.Wait(r.ctx, gone); err != nil {
+		t.Error(err)
+	}
+	if row := r.row("s1", 0); row.GetOutcome() != "cancelled" || row.GetFailureKind() != "cancelled" {
+		t.Errorf("row %v", row)
+	}
+}
+
+// TestKeepAlive: a provider that thinks is covered by data events, which alone
+// keep Codex's idle timer from ending the turn.
+func TestKeepAlive(t *testing.T) {
+	r := newRig(t, &gatewayplugin.Options{ArmWindow: -1, KeepAlive: time.Millisecond}, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", "model m\nstep\ndelay 30ms\nsay \"x\"\n", "m")})
+	r.issue("s1", "bearer", nil)
+	_, events := r.ask("bearer", "m")
+	if got := kinds(events); !strings.HasPrefix(got, "created in_progress ") || text(events) != "x" {
+		t.Errorf("events %s", got)
+	}
+}
+
+// TestConcurrentStreams: 64 streams of two sessions at once, each with its own
+// text.
+func TestConcurrentStreams(t *testing.T) {
+	r := newRig(t, nil, nil)
+	for _, session := range []string{"s1", "s2"} {
+		r.apply(session, []*gatewaypb.Route{offline("r", "model m\nstep\nsay \"for "+session+" says ${@user last}\"\n", "m")})
+		r.issue(session, "bearer-"+session, nil)
+	}
+	const streams = 64
+	type outcome struct{ got, want string }
+	results := make(chan outcome, streams)
+	for i := range streams {
+		session := []string{"s1", "s2"}[i%2]
+		go func() {
+			word := strings.Repeat("x", i+1)
+			req := r.request(r.ctx, "bearer-"+session, "m", `{"model":"m","stream":true,"input":"`+word+`"}`)
+			_, events := r.do(req)
+			results <- outcome{text(events), "for " + session + " says " + word}
+		}()
+	}
+	for range streams {
+		if o := <-results; o.got != o.want {
+			t.Errorf("text %q, want %q", o.got, o.want)
+		}
+	}
+	if got := len(r.rows("s1", 0)) + len(r.rows("s2", 0)); got > streams {
+		t.Errorf("%d rows for %d streams", got, streams)
+	}
+	var seqs []uint64
+	r.drainTelemetry("s1", streams/2, &seqs)
+	if !slices.IsSorted(seqs) || seqs[0] != 1 || seqs[len(seqs)-1] != streams/2 {
+		t.Errorf("numbers %v", seqs)
+	}
+}
+
+// drainTelemetry follows a session's telemetry until it has so many rows.
+func (r *rig) drainTelemetry(session string, n int, seqs *[]uint64) {
+	r.t.Helper()
+	ctx, cancel := context.WithCancel(r.ctx)
+	defer cancel()
+	s := &sink{ctx: ctx}
+	s.enough = func() {
+		if len(s.rows) == n {
+			cancel()
+		}
+	}
+	if err := r.gateway.Telemetry(&gatewaypb.TelemetryRequest{Tenant: fence(session, 1), Follow: true}, s); err != nil {
+		r.t.Fatal(err)
+	}
+	for _, row := range s.rows {
+		*seqs = append(*seqs, row.GetSeq())
+	}
+}
+
+// TestModelsHealthAndMetrics: what is not the model's wire.
+func TestModelsHealthAndMetrics(t *testing.T) {
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m", "n")})
+	r.issue("s1", "bearer", func(req *gatewaypb.IssueTokenRequest) { req.Models = []string{"m"} })
+	r.ask("bearer", "m")
+	get := func(url, bearer string) (int, string) {
+		req, err := http.NewRequestWithContext(r.ctx, http.MethodGet, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bearer != "" {
+			req.Header.Set("Authorization", "Bearer "+bearer)
+		}
+		rec := httptest.NewRecorder()
+		resp, err := r.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := rec.Body.ReadFrom(resp.Body); err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, rec.Body.String()
+	}
+	root := strings.TrimSuffix(r.base, "/v1")
+	if code, body := get(r.base+"/models", "bearer"); code != http.StatusOK || strings.TrimSpace(body) != `{"object":"list","data":[{"id":"m","object":"model","owned_by":"r"}]}` {
+		t.Errorf("models: %d %s", code, body)
+	}
+	if code, _ := get(r.base+"/models", ""); code != http.StatusUnauthorized {
+		t.Errorf("models without bearer: %d", code)
+	}
+	if code, body := get(root+"/health", ""); code != http.StatusOK || !strings.Contains(body, `"status":"ok","tenants":1`) {
+		t.Errorf("health: %d %s", code, body)
+	}
+	code, body := get(root+"/metrics", "")
+	for _, want := range []string{
+		`mmo_gateway_requests_total{route="r",model="m",outcome="completed",failure=""} 1`,
+		`mmo_gateway_tokens_total{route="r",model="m",kind="input"} 9`,
+		"# TYPE mmo_gateway_in_flight gauge",
+	} {
+		if code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("metrics lack %s: %d %s", want, code, body)
+		}
+	}
+	if strings.Contains(body, "s1") {
+		t.Error("metrics name a session")
+	}
+	health, err := r.gateway.Health(r.ctx, &gatewaypb.HealthRequest{})
+	if err != nil || !slices.Equal(health.GetTenants(), []string{"s1"}) || health.GetRoutes()[0].GetRoute() != "s1/r" {
+		t.Errorf("Health: %v, %v", health, err)
+	}
+}
