@@ -101,7 +101,7 @@ var alsoBelow = map[string][]string{ // core package -> patterns
 // forTests are packages of ours that any test may import beside what its
 // package may.
 var forTests = []string{
-	"core/testkit", "core/modeltest", "core/control/controltest", "plugins/plugintest", "hostplugin/appserver/appservertest",
+	"core/testkit", "core/process", "core/modeltest", "core/control/controltest", "plugins/plugintest", "hostplugin/appserver/appservertest", "profiles",
 }
 
 // owner says where an import from outside may stand.

@@ -77,7 +77,7 @@ model scripted
     shell "printf 'round %s' trip"
     call mcp__probe echo {"text": "over MCP"}
   step
-    say "The shell said: ${@output 1} The tool said: ${@output 2}"
+    say "The shell said: ${@output 1} The tool said: ${echoed 1}"
 `, "scripted")})
 	r.issue("s1", "bearer", nil)
 

@@ -79,7 +79,7 @@ func (x *exchange) attempt(ctx context.Context) *failure {
 	if x.token.exhausted() {
 		return &failure{kind: "usage_limited", code: codeQuota, message: fmt.Sprintf("the token budget of %d is used up", x.token.budget)}
 	}
-	up := newUpstream(x.g, x.route.secret)
+	up := newUpstream(x)
 	req, answer, err := x.prepare(up.ctx)
 	if err != nil {
 		up.cancel()
@@ -109,11 +109,11 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 		select {
 		case e, open := <-events:
 			if !open {
-				return nil
+				return x.orCancelled(nil)
 			}
 			if e.failure != nil {
 				x.status = e.status
-				return e.failure
+				return x.orCancelled(e.failure)
 			}
 			if x.first.IsZero() {
 				x.first, x.status = time.Now(), e.status
@@ -141,18 +141,32 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 				return nil // whole, without usage
 			}
 			return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: fmt.Sprintf("the provider sent nothing for %s", upstreamSilence)}
+		case <-x.token.tenant.life.Done():
+			return x.cancelled()
 		case <-ctx.Done():
 			return x.cancelled()
 		}
 	}
 }
 
-// cancelled says why the request's context has ended.
+// cancelled says why the exchange must end early.
 func (x *exchange) cancelled() *failure {
-	if x.g.life.Err() != nil {
+	switch {
+	case x.g.life.Err() != nil:
 		return &failure{kind: "unavailable", code: codeRetry, outcome: "cancelled", message: errStopping.Error()}
+	case x.token.tenant.life.Err() != nil:
+		return &failure{kind: "unavailable", code: codeStop, outcome: "cancelled", message: errReleased.Error()}
 	}
 	return clientGone
+}
+
+// orCancelled returns why the exchange was ended from our side, if it was: the
+// failure of upstream is then only what follows from that.
+func (x *exchange) orCancelled(f *failure) *failure {
+	if x.token.tenant.life.Err() != nil {
+		return x.cancelled()
+	}
+	return f
 }
 
 // broken says what an error of the answer means.
@@ -161,7 +175,8 @@ func (x *exchange) broken(answer answer, err error) *failure {
 		return clientGone
 	}
 	x.result, _ = answer.finish() // for the usage so far; nothing more can be emitted
-	return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: err.Error()}
+	x.g.opts.Log.Debug("a provider's event can't be read", "route", x.route.id, "err", err)
+	return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: "the provider sent an event that can't be read"}
 }
 
 // judge turns how a stream ended into a failure, or nil when it is whole.

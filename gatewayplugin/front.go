@@ -178,6 +178,11 @@ func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 		return // the connection is about to end
 	}
 	defer g.leaveRequest()
+	if !tok.tenant.begin() {
+		refuse(w, http.StatusUnauthorized, errReleased.Error())
+		return
+	}
+	defer tok.tenant.requests.Done()
 	x := &exchange{
 		g: g, w: w, client: r, token: tok, route: route, request: &req, body: body,
 		id: g.requestID(), began: time.Now(),

@@ -2,11 +2,9 @@ package gatewayplugin_test
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -278,121 +276,6 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestTelemetryGoesOnAfterRestart: the next gateway cuts a torn row, keeps the
-// whole ones, and goes on with their numbers.
-func TestTelemetryGoesOnAfterRestart(t *testing.T) {
-	first := newRig(t, nil, nil)
-	first.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
-	first.issue("s1", "bearer", nil)
-	first.ask("bearer", "m")
-	first.ask("bearer", "m")
-	first.row("s1", 1)
-	first.drain()
-	path := filepath.Join(first.stateDir, "telemetry-s1.jsonl")
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := file.WriteString(`{"seq":"3","agent_ref":"to`); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(file.Chmod(0o644), file.Close()); err != nil {
-		t.Fatal(err)
-	}
-	second := newRig(t, nil, &gatewaypb.StartRequest{StateDir: first.stateDir})
-	if rows := second.rows("s1", 0); len(rows) != 2 || rows[1].GetSeq() != 2 {
-		t.Fatalf("rows %v", rows)
-	}
-	second.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
-	second.issue("s1", "bearer", nil)
-	second.ask("bearer", "m")
-	if row := second.row("s1", 2); row.GetSeq() != 3 || row.GetOutcome() != "completed" {
-		t.Errorf("row %v", row)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-	dir, err := os.Stat(first.stateDir)
-	if err != nil || dir.Mode().Perm() != 0o700 {
-		t.Errorf("folder's mode %v, %v", dir.Mode(), err)
-	}
-}
-
-// TestTelemetryRefusesLinks: a planted link or pipe is not written through.
-func TestTelemetryRefusesLinks(t *testing.T) {
-	r := newRig(t, nil, nil)
-	target := filepath.Join(t.TempDir(), "target")
-	if err := os.Symlink(target, filepath.Join(r.stateDir, "telemetry-s1.jsonl")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.gateway.Models(r.ctx, &gatewaypb.ModelsRequest{Tenant: fence("s1", 1)}); status.Code(err) != codes.Unavailable {
-		t.Errorf("a link: %v", err)
-	}
-	if _, err := os.Stat(target); !os.IsNotExist(err) {
-		t.Errorf("the link's target was made: %v", err)
-	}
-}
-
-// TestIdleExit: the gateway ends itself once no host of any tenant has lived
-// for the idle time, and not before.
-func TestIdleExit(t *testing.T) {
-	r := newRig(t, nil, &gatewaypb.StartRequest{IdleExitMs: 60_000})
-	holder := func(pid int32) func(*gatewaypb.IssueTokenRequest) {
-		return func(req *gatewaypb.IssueTokenRequest) {
-			req.Holder = &basepb.Process{Pid: pid, StartToken: "1", BootId: "b"}
-		}
-	}
-	r.issue("s1", "bearer-1", holder(101))
-	select {
-	case <-r.gateway.Ended():
-		t.Fatal("ended with a living host")
-	default:
-	}
-
-	idle := newRig(t, nil, &gatewaypb.StartRequest{IdleExitMs: 1})
-	<-idle.gateway.Ended() // nobody ever held it
-
-	held := newRig(t, nil, nil)
-	held.issue("s1", "bearer-1", holder(101))
-	held.issue("s2", "bearer-2", holder(102))
-	held.issue("s2", "bearer-3", holder(102))
-	held.gateway.SetIdle(time.Millisecond)
-	held.hosts.kill(101)
-	select {
-	case <-held.gateway.Ended():
-		t.Fatal("ended while a host lives")
-	case <-time.After(20 * time.Millisecond): // many idle times
-	}
-	held.hosts.kill(102)
-	<-held.gateway.Ended()
-}
-
-// TestStop: refused while a session is served, unless forced; a forced one
-// ends what is under way and says how much.
-func TestStop(t *testing.T) {
-	r := newRig(t, nil, nil)
-	r.apply("s1", []*gatewaypb.Route{offline("r", "model m\nstep\nsay \"a\"\nhold never\n", "m")})
-	r.issue("s1", "bearer", nil)
-	if _, err := r.gateway.Stop(r.ctx, &gatewaypb.StopRequest{}); status.Code(err) != codes.FailedPrecondition {
-		t.Errorf("Stop with a session: %v", err)
-	}
-	resp, err := r.client.Do(r.request(r.ctx, "bearer", "m", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, err := r.gateway.Stop(r.ctx, &gatewaypb.StopRequest{Force: true, DrainMs: 1})
-	if err != nil || !answer.GetStopping() || answer.GetAbortedRequests() != 1 {
-		t.Errorf("Stop: %v, %v", answer, err)
-	}
-	events := readEvents(t, resp.Body)
-	if code, message := failed(events); code != "server_error" || message != "the gateway is stopping" {
-		t.Errorf("the cut request: %s: %s %s", kinds(events), code, message)
-	}
-	<-r.gateway.Ended()
-}
-
 // TestClientThatLeaves: when Codex closes the connection, the provider's
 // answer is cancelled at once and the row says so.
 func TestClientThatLeaves(t *testing.T) {
@@ -471,25 +354,6 @@ func TestConcurrentStreams(t *testing.T) {
 	r.drainTelemetry("s1", streams/2, &seqs)
 	if !slices.IsSorted(seqs) || seqs[0] != 1 || seqs[len(seqs)-1] != streams/2 {
 		t.Errorf("numbers %v", seqs)
-	}
-}
-
-// drainTelemetry follows a session's telemetry until it has so many rows.
-func (r *rig) drainTelemetry(session string, n int, seqs *[]uint64) {
-	r.t.Helper()
-	ctx, cancel := context.WithCancel(r.ctx)
-	defer cancel()
-	s := &sink{ctx: ctx}
-	s.enough = func() {
-		if len(s.rows) == n {
-			cancel()
-		}
-	}
-	if err := r.gateway.Telemetry(&gatewaypb.TelemetryRequest{Tenant: fence(session, 1), Follow: true}, s); err != nil {
-		r.t.Fatal(err)
-	}
-	for _, row := range s.rows {
-		*seqs = append(*seqs, row.GetSeq())
 	}
 }
 

@@ -1,6 +1,8 @@
 package gatewayplugin
 
 import (
+	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -13,10 +15,14 @@ import (
 
 // tenant is what the gateway holds for one session.
 type tenant struct {
-	session string
-	log     *telemetryLog
+	session  string
+	log      *telemetryLog
+	life     context.Context // ends when the tenant is released, or with the gateway
+	end      context.CancelCauseFunc
+	requests sync.WaitGroup // under way; their rows are written before log is closed
 
 	mu       sync.Mutex
+	closed   bool
 	epoch    uint64 // that the routes were applied in
 	revision uint64 // of the routes, within the epoch
 	routes   []*route
@@ -52,6 +58,9 @@ func (t *token) exhausted() bool {
 
 // fenceLocked checks a caller's fence and remembers its epoch.
 func (g *Gateway) fenceLocked(f *basepb.Fence) error {
+	if g.draining {
+		return status.Error(codes.Unavailable, errStopping.Error())
+	}
 	if g.started == nil {
 		return status.Error(codes.FailedPrecondition, "the gateway has not been started")
 	}
@@ -80,6 +89,7 @@ func (g *Gateway) enter(f *basepb.Fence) (*tenant, error) {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
 	t := &tenant{session: f.GetSessionId(), log: log}
+	t.life, t.end = context.WithCancelCause(g.life)
 	g.tenants[t.session] = t
 	return t, nil
 }
@@ -106,12 +116,29 @@ func (t *tenant) snapshot() []*route {
 	return append([]*route(nil), t.routes...)
 }
 
-// close ends what the tenant runs. Requests under way end with their upstream.
+// begin counts a request in, unless the tenant was released.
+func (t *tenant) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return false
+	}
+	t.requests.Add(1)
+	return true
+}
+
+// errReleased is the cause with which a released tenant's requests end.
+var errReleased = errors.New("the session was released")
+
+// close ends what the tenant runs, its requests included, and waits for them.
 func (t *tenant) close() {
 	t.mu.Lock()
+	t.closed = true
 	routes := t.routes
 	t.routes = nil
 	t.mu.Unlock()
+	t.end(errReleased)
+	t.requests.Wait()
 	for _, r := range routes {
 		r.close()
 	}

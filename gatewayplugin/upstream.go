@@ -50,15 +50,15 @@ type upstream struct {
 	secret string
 	events chan upstreamEvent
 
-	ctx    context.Context // of the attempt; ends when its client leaves
+	ctx    context.Context // of the attempt; ends when its client or tenant leaves
 	cancel context.CancelFunc
 	free   chan struct{} // closed when nobody takes events any more
 }
 
-func newUpstream(g *Gateway, secret string) *upstream {
-	ctx, cancel := context.WithCancel(g.life)
+func newUpstream(x *exchange) *upstream {
+	ctx, cancel := context.WithCancel(x.token.tenant.life)
 	return &upstream{
-		client: g.client, secret: secret, events: make(chan upstreamEvent),
+		client: x.g.client, secret: x.route.secret, events: make(chan upstreamEvent),
 		ctx: ctx, cancel: cancel, free: make(chan struct{}),
 	}
 }

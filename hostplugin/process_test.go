@@ -31,6 +31,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if os.Getenv(toolServerEnv) != "" {
+		runToolServer(os.Stdin, os.Stdout)
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 

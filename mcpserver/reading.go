@@ -86,6 +86,11 @@ func fitting(jobs []control.JobView) []control.JobView {
 	return kept
 }
 
+// waitSlack is how much longer than its timeout a wait may take: the supervisor
+// ends it, and this is for one that hangs. It is less than the 30 s by which the
+// longest wait stays below Codex's tool timeout.
+const waitSlack = 15 * time.Second
+
 func waitTool() *tool {
 	return &tool{
 		name:  "agents_wait",
@@ -127,8 +132,7 @@ func runWait(ctx context.Context, s *session, inv invocation) (any, error) {
 	if args.TimeoutSeconds != nil {
 		timeout = min(time.Duration(*args.TimeoutSeconds*float64(time.Second)), inv.client.longestWait)
 	}
-	// The supervisor ends the wait; the bound is for one that hangs.
-	ctx, cancel := context.WithTimeout(ctx, timeout+lookLimit)
+	ctx, cancel := context.WithTimeout(ctx, timeout+waitSlack)
 	defer cancel()
 	response, err := s.cfg.Client.Wait(ctx, inv.meta, control.WaitRequest{
 		JobIDs: args.JobIDs, TimeoutSeconds: timeout.Seconds(),

@@ -181,13 +181,20 @@ func newWatch(client *control.Client) *watch {
 
 // run returns when the session has ended and all waiters have answers.
 func (w *watch) run(ctx context.Context) error {
+	over := false
 	err := w.client.Follow(ctx, control.Meta{}, control.FollowRequest{}, func(event control.FollowEvent) error {
-		if event.Type == "job" {
+		switch event.Type {
+		case "job":
 			w.job(ctx, event)
+		case "session":
+			over = core.SessionStatus(event.Status).Terminal()
 		}
 		return nil
 	})
 	w.wg.Wait()
+	if over {
+		err = nil // the supervisor ends with the session, and may end the stream first
+	}
 	return errors.Join(append(w.errs, err)...)
 }
 

@@ -70,13 +70,19 @@ func (v *view) values(name string) []string {
 
 // fieldValues returns the JSON texts of all scalar members called field in a
 // text that holds JSON somewhere. It does not parse the text as a whole: tool
-// outputs have lines before their JSON, and may be cut.
+// outputs have lines before their JSON, and may be cut. JSON that stands within
+// a JSON string, as Codex shows the text of MCP tools, is looked into after
+// that.
 func fieldValues(text, field string) []string {
 	name := string(mustJSON(field))
+	nested := nestedJSON(text)
 	var values []string
 	for {
 		i := strings.Index(text, name)
 		if i < 0 {
+			for _, inner := range nested {
+				values = append(values, fieldValues(inner, field)...)
+			}
 			return values
 		}
 		text = text[i+len(name):]
@@ -89,6 +95,24 @@ func fieldValues(text, field string) []string {
 		if dec.Decode(&raw) == nil && !bytes.ContainsAny(raw[:1], "{[") {
 			values = append(values, string(raw))
 		}
+	}
+}
+
+// nestedJSON returns the values of all strings in a text that begin as JSON.
+func nestedJSON(text string) []string {
+	var found []string
+	for {
+		start := strings.Index(text, `"`)
+		if start < 0 {
+			return found
+		}
+		end := start + stringLength(text[start:])
+		quoted := text[start:end]
+		inner := unquoted(quoted)
+		if inner != quoted && strings.ContainsAny(inner[:min(len(inner), 1)], "{[") {
+			found = append(found, inner)
+		}
+		text = text[end:]
 	}
 }
 
@@ -139,7 +163,7 @@ func (v *view) expandString(quoted []byte) (string, error) {
 }
 
 // stringLength returns the length of the JSON string that raw begins with.
-func stringLength(raw []byte) int {
+func stringLength[T ~string | ~[]byte](raw T) int {
 	for i := 1; i < len(raw); i++ {
 		switch raw[i] {
 		case '\\':

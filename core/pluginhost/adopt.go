@@ -63,6 +63,7 @@ func attach(ctx context.Context, ref Ref, handle *process.Handle) (*Plugin, erro
 	return &Plugin{
 		ref: ref, conn: conn, describe: answer,
 		done: handle.Done(), release: handle.Close,
+		closed: make(chan struct{}),
 	}, nil
 }
 

@@ -16,9 +16,10 @@ import (
 // Bounds of what is kept and waited for of a plugin's output.
 const (
 	keptOutput = 4 << 10 // bytes
-	// lastWords is how long what a dead process printed may take to be read
-	// when a descendant still holds the other end of the pipe.
-	lastWords = 200 * time.Millisecond
+	// lastWords is how long a process that broke the handshake may take to end
+	// by itself, and what a dead one printed to be read when a descendant still
+	// holds the other end of the pipe.
+	lastWords = 300 * time.Millisecond
 )
 
 // lentPipe is a plugin's stdout. go-plugin borrows the read end until it is
@@ -26,8 +27,8 @@ const (
 type lentPipe struct {
 	read, write *os.File
 	borrowed    bool
-	eof         chan struct{} // closed when the borrower has seen the end
-	once        sync.Once     // guards eof
+	returned    chan struct{} // closed when the borrower reads no more
+	once        sync.Once     // guards returned
 
 	mu   sync.Mutex
 	head bytes.Buffer // at most keptOutput bytes
@@ -38,7 +39,7 @@ func newLentPipe() (*lentPipe, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &lentPipe{read: read, write: write, eof: make(chan struct{})}, nil
+	return &lentPipe{read: read, write: write, returned: make(chan struct{})}, nil
 }
 
 // lend is called before the borrower begins to read. The loan ends soon after
@@ -49,10 +50,13 @@ func (p *lentPipe) lend(done <-chan struct{}) {
 		select {
 		case <-done:
 			_ = p.read.SetReadDeadline(time.Now().Add(lastWords))
-		case <-p.eof:
+		case <-p.returned:
 		}
 	}()
 }
+
+// giveBack is called when the borrower reads no more, for whatever reason.
+func (p *lentPipe) giveBack() { p.once.Do(func() { close(p.returned) }) }
 
 // Read implements io.Reader for the borrower.
 func (p *lentPipe) Read(b []byte) (int, error) {
@@ -61,7 +65,6 @@ func (p *lentPipe) Read(b []byte) (int, error) {
 	p.head.Write(b[:min(n, keptOutput-p.head.Len())])
 	p.mu.Unlock()
 	if err != nil {
-		p.once.Do(func() { close(p.eof) })
 		err = io.EOF // the deadline of the loan is its end
 	}
 	return n, err
@@ -73,17 +76,17 @@ func (p *lentPipe) Close() error { return nil }
 // cut ends the loan now.
 func (p *lentPipe) cut() { _ = p.read.SetReadDeadline(time.Unix(1, 0)) }
 
-// takeBack ends the loan and waits until the borrower has noticed.
+// takeBack ends the loan and waits until the borrower reads no more.
 func (p *lentPipe) takeBack() error {
 	p.cut()
-	<-p.eof
+	<-p.returned
 	return p.read.SetReadDeadline(time.Time{})
 }
 
 // close ends the loan after the process has ended, with all that it printed.
 func (p *lentPipe) close() {
 	if p.borrowed {
-		<-p.eof
+		<-p.returned
 	}
 	_ = p.read.Close()
 	_ = p.write.Close()

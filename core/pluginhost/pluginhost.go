@@ -64,7 +64,8 @@ type Plugin struct {
 	done     <-chan struct{}
 	release  func() error // ends what this side holds besides conn
 	closing  sync.Once
-	closed   error
+	closed   chan struct{}
+	closeErr error // set before closed is closed
 }
 
 // Ref returns what is to be stored.
@@ -87,8 +88,11 @@ func (p *Plugin) Done() <-chan struct{} { return p.done }
 
 // Close drops the connection. The process lives on.
 func (p *Plugin) Close() error {
-	p.closing.Do(func() { p.closed = errors.Join(p.conn.Close(), p.release()) })
-	return p.closed
+	p.closing.Do(func() {
+		p.closeErr = errors.Join(p.conn.Close(), p.release())
+		close(p.closed)
+	})
+	return p.closeErr
 }
 
 // Retire ends the plugin's process and everything below it, drops the
@@ -97,12 +101,18 @@ func (p *Plugin) Close() error {
 // that names them; the folder stays then.
 func (p *Plugin) Retire(ctx context.Context, grace time.Duration) ([]process.Identity, error) {
 	survivors, err := process.Retire(ctx, p.ref.Process, &process.RetireOptions{Grace: grace})
-	closed := p.Close()
+	if err == nil {
+		select {
+		case <-p.done: // it is dead, so this comes; before Close it is seen
+		case <-p.closed:
+		}
+	}
+	closeErr := p.Close()
 	if err != nil {
 		return survivors, err
 	}
-	if closed != nil {
-		return nil, core.Errorf(core.KindOS, "close plugin %v: %w", p.ref.Process, closed)
+	if closeErr != nil {
+		return nil, core.Errorf(core.KindOS, "close plugin %v: %w", p.ref.Process, closeErr)
 	}
 	if err := os.RemoveAll(p.ref.Dir); err != nil {
 		return nil, core.Errorf(core.KindOS, "remove plugin folder: %w", err)

@@ -62,8 +62,10 @@ func (l *launch) Start(context.Context) error {
 	return nil
 }
 
-// Wait returns when go-plugin has nothing more to do with the process.
+// Wait is called when go-plugin reads no more, and returns when it has nothing
+// more to do with the process.
 func (l *launch) Wait(context.Context) error {
+	l.stdout.giveBack()
 	<-l.lent
 	return nil
 }

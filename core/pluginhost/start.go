@@ -99,6 +99,7 @@ func (l *launch) run(ctx context.Context, s *Spec) (*Plugin, error) {
 			Protocol: protocol, SHA256: s.SHA256,
 		},
 		conn: conn, describe: answer, done: l.child.Done(), release: drain,
+		closed: make(chan struct{}),
 	}, nil
 }
 
@@ -134,7 +135,7 @@ func (l *launch) clientConfig(s *Spec) *plugin.ClientConfig {
 		VersionedPlugins: plugins.Sets(plugins.Kind(s.Kind)),
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		SkipHostEnv:      true,
-		StartTimeout:     s.Timeout,
+		StartTimeout:     s.Timeout + time.Minute, // the context is what bounds a start
 		Logger:           hclog.NewNullLogger(),
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: s.Dir},
 		// Not what we connect with: go-plugin writes into it what a plugin says
@@ -184,12 +185,27 @@ func (l *launch) abandon(ctx context.Context) error {
 	if l.child == nil {
 		return nil
 	}
+	l.lastWords(ctx)
 	if _, err := process.Retire(context.WithoutCancel(ctx), l.child.Identity(), nil); err != nil {
 		l.stdout.cut()
 		return err
 	}
 	<-l.child.Done() // reaped
 	return nil
+}
+
+// lastWords gives a process that broke the handshake a moment to end by itself:
+// what it says of its failure often comes after the line that gave it away.
+func (l *launch) lastWords(ctx context.Context) {
+	if l.failed != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
+	defer cancel()
+	select {
+	case <-l.child.Done():
+	case <-ctx.Done():
+	}
 }
 
 // refused is an error that wraps ErrRefused.

@@ -21,9 +21,11 @@ func (c *compiler) model(agentKey, key string) Model {
 	if !core.ValidID(key) {
 		c.bad("catalog.toml", "models."+key, "can't be the key of a model")
 	}
-	for name, value := range map[string]string{"upstream_id": m.UpstreamID, "maker": m.Maker, "base_instructions": m.BaseInstructions} {
-		if value == "" {
-			c.bad("catalog.toml", at+name, "is missing")
+	for _, text := range []struct{ name, value string }{
+		{"upstream_id", m.UpstreamID}, {"maker", m.Maker}, {"base_instructions", m.BaseInstructions},
+	} {
+		if text.value == "" {
+			c.bad("catalog.toml", at+text.name, "is missing")
 		}
 	}
 	if len(m.Modalities) == 0 || slices.ContainsFunc(m.Modalities, func(s string) bool { return s != "text" && s != "image" }) {

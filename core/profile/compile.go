@@ -86,9 +86,12 @@ func (c *compiler) compile() {
 
 func (c *compiler) top() {
 	p := c.profile
-	for file, version := range map[string]int{"profile.toml": p.SchemaVersion, "catalog.toml": c.catalog.SchemaVersion} {
-		if version != SchemaVersion {
-			c.bad(file, "schema_version", "must be %d, not %d", SchemaVersion, version)
+	for _, file := range []struct {
+		name    string
+		version int
+	}{{"profile.toml", p.SchemaVersion}, {"catalog.toml", c.catalog.SchemaVersion}} {
+		if file.version != SchemaVersion {
+			c.bad(file.name, "schema_version", "must be %d, not %d", SchemaVersion, file.version)
 		}
 	}
 	if !core.ValidID(p.ID) {

@@ -1,0 +1,218 @@
+package codexbin_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/codexbin"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
+)
+
+const reviewed149 = "fcfeaf23728b96ab73916a21302eb7a16629e67ee99f7ee47b60fad6b6e5ee1a"
+
+func realCodex(t *testing.T) string {
+	t.Helper()
+	if path := os.Getenv(codexbin.BinaryVar); path != "" {
+		return path
+	}
+	return testkit.Codex(t)
+}
+
+// The pinned Codex is a reviewed one, and its verdict is kept.
+func TestGateRealCodex(t *testing.T) {
+	cache := filepath.Join(testkit.PrivateDir(t), "codex")
+	opts := &codexbin.GateOptions{Policy: codexbin.PolicyReviewed, CacheDir: cache}
+	first, err := codexbin.Gate(t.Context(), realCodex(t), opts)
+	if err != nil {
+		t.Fatalf("Gate: %v", err)
+	}
+	if first.Version != testkit.CodexVersion || first.Verdict != codexbin.VerdictReviewed || first.SchemaSHA256 != reviewed149 || len(first.SHA256) != 64 {
+		t.Errorf("Gate = %+v, want the reviewed %s", first, testkit.CodexVersion)
+	}
+	entries, err := os.ReadDir(cache)
+	if err != nil || len(entries) != 1 || entries[0].Name() != "codex-gate.json" {
+		t.Errorf("the cache holds %v, %v, want its file alone", entries, err)
+	}
+	if info, err := os.Lstat(filepath.Join(cache, "codex-gate.json")); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the cache file is %v, %v, want mode 600", info, err)
+	}
+	again, err := codexbin.Gate(t.Context(), realCodex(t), opts)
+	if err != nil || again != first {
+		t.Errorf("Gate from the cache = %+v, %v, want %+v", again, err, first)
+	}
+}
+
+// fakeCodex is a Codex of another digest with the schema of the real one.
+type fakeCodex struct {
+	t    *testing.T
+	dir  string
+	path string
+}
+
+func newFake(t *testing.T, version string) *fakeCodex {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeCodex{t: t, dir: testkit.PrivateDir(t)}
+	f.path = plant(t, string(program), f.dir, "codex")
+	plant(t, version, f.dir, "version")
+	home := filepath.Join(f.dir, "home")
+	if err := os.Mkdir(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), realCodex(t), "app-server", "generate-json-schema", "--experimental", "--out", filepath.Join(f.dir, "schema"))
+	cmd.Env = []string{"HOME=" + home, "CODEX_HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("generating the schema: %v\n%s", err, out)
+	}
+	return f
+}
+
+// edit changes a text of one of the schema's files.
+func (f *fakeCodex) edit(file, from, to string) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, "schema", file)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if !strings.Contains(string(data), from) {
+		f.t.Fatalf("%s has no %q", file, from)
+	}
+	if err := os.WriteFile(path, []byte(strings.ReplaceAll(string(data), from, to)), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fakeCodex) runs() string {
+	data, err := os.ReadFile(filepath.Join(f.dir, "runs"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestGateCompatible(t *testing.T) {
+	t.Setenv("SECRET_API_KEY", "canary")
+	f := newFake(t, "codex-cli 0.160.1\n")
+	f.edit("ClientRequest.json", `"thread/archive"`, `"thread/shelve"`) // we do not use it
+	cache := filepath.Join(f.dir, "cache")
+	pin, err := codexbin.Gate(t.Context(), f.path, &codexbin.GateOptions{CacheDir: cache})
+	if err != nil {
+		t.Fatalf("Gate: %v", err)
+	}
+	if pin.Version != "0.160.1" || pin.Verdict != codexbin.VerdictCompatible || pin.SchemaSHA256 == reviewed149 {
+		t.Errorf("Gate = %+v, want a compatible 0.160.1", pin)
+	}
+	if runs := f.runs(); strings.Contains(runs, "canary") || strings.Count(runs, "\n") != 2 {
+		t.Errorf("codex ran as %s, want twice and without our environment", runs)
+	}
+	_, err = codexbin.Gate(t.Context(), f.path, &codexbin.GateOptions{Policy: codexbin.PolicyReviewed, CacheDir: cache})
+	if core.KindOf(err) != core.KindAppServer || !strings.Contains(err.Error(), "protocol version mismatch") || !strings.Contains(err.Error(), `codex_versions = "compatible"`) {
+		t.Errorf("Gate under reviewed = %v, want a mismatch with the remedy", err)
+	}
+	if strings.Count(f.runs(), "\n") != 2 {
+		t.Error("a known binary was run again")
+	}
+	// Another file in the same place is another binary.
+	plant(t, string(mustRead(t, f.path))+"more", f.dir, "codex")
+	other, err := codexbin.Gate(t.Context(), f.path, &codexbin.GateOptions{CacheDir: cache})
+	if err != nil || other.SHA256 == pin.SHA256 || strings.Count(f.runs(), "\n") != 4 {
+		t.Errorf("Gate of a replaced binary = %+v, %v, want it examined anew", other, err)
+	}
+	// A damaged cache is begun anew.
+	if err := os.WriteFile(filepath.Join(cache, "codex-gate.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := codexbin.Gate(t.Context(), f.path, &codexbin.GateOptions{CacheDir: cache}); err != nil || strings.Count(f.runs(), "\n") != 6 {
+		t.Errorf("Gate with a damaged cache: %v", err)
+	}
+}
+
+func TestGateRefuses(t *testing.T) {
+	f := newFake(t, "codex-cli 0.200.0\n")
+	pristine := map[string][]byte{}
+	for _, file := range []string{"ClientRequest.json", "ServerNotification.json", "ServerRequest.json", "v2/ThreadStartResponse.json"} {
+		pristine[file] = mustRead(t, filepath.Join(f.dir, "schema", file))
+	}
+	for name, tc := range map[string]struct{ file, from, to, want string }{
+		"method gone":       {"ClientRequest.json", `"turn/steer"`, `"turn/push"`, "turn/steer"},
+		"field gone":        {"ClientRequest.json", `"permissions"`, `"rights"`, "thread/start permissions:string"},
+		"field's shape":     {"ClientRequest.json", `"clientInfo": {`, `"clientInfo": {"type": "string"}, "was": {`, "initialize clientInfo:object"},
+		"notice gone":       {"ServerNotification.json", `"turn/completed"`, `"turn/ended"`, "turn/completed"},
+		"notice's field":    {"ServerNotification.json", `"willRetry"`, `"again"`, "error willRetry:boolean"},
+		"question gone":     {"ServerRequest.json", `"item/tool/call"`, `"item/tool/use"`, "item/tool/call"},
+		"echo gone":         {"v2/ThreadStartResponse.json", `"activePermissionProfile"`, `"profile"`, "ThreadStartResponse.json activePermissionProfile.id:string"},
+		"schema not JSON":   {"ClientRequest.json", `{`, `<`, "can't be read"},
+		"references circle": {"ClientRequest.json", `"TurnInterruptParams": {`, `"TurnInterruptParams": {"$ref": "#/definitions/TurnInterruptParams", `, "turn/interrupt threadId:string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for file, data := range pristine {
+				if err := os.WriteFile(filepath.Join(f.dir, "schema", file), data, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.t = t
+			f.edit(tc.file, tc.from, tc.to)
+			_, err := codexbin.Gate(t.Context(), f.path, nil)
+			if core.KindOf(err) != core.KindAppServer {
+				t.Fatalf("Gate = %v, want an AppServerError", err)
+			}
+			for _, want := range []string{"protocol version mismatch", tc.want, f.path, "make codex"} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("Gate = %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestGateOtherProgram(t *testing.T) {
+	dir := testkit.PrivateDir(t)
+	for name, tc := range map[string]struct {
+		path string
+		opts *codexbin.GateOptions
+		kind core.Kind
+		want string
+	}{
+		"missing": {filepath.Join(dir, "none"), nil, core.KindNotFound, "none"},
+		"script":  {plant(t, "#!/bin/sh\n", dir, "codex"), nil, core.KindOS, "is not a native executable"},
+		"policy":  {"/", &codexbin.GateOptions{Policy: "any"}, core.KindValue, `codex_versions is "any"`},
+	} {
+		_, err := codexbin.Gate(t.Context(), tc.path, tc.opts)
+		if core.KindOf(err) != tc.kind || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: Gate = %v, want a %s with %q", name, err, tc.kind, tc.want)
+		}
+	}
+	f := newFake(t, "something else 1.0\n")
+	_, err := codexbin.Gate(t.Context(), f.path, nil)
+	if core.KindOf(err) != core.KindAppServer || !strings.Contains(err.Error(), "is not Codex's answer") {
+		t.Errorf("Gate of another program = %v, want it refused", err)
+	}
+	if err := os.Remove(filepath.Join(f.dir, "version")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = codexbin.Gate(t.Context(), f.path, nil)
+	if core.KindOf(err) != core.KindAppServer || !strings.Contains(err.Error(), "playing codex") {
+		t.Errorf("Gate of a failing program = %v, want its own words", err)
+	}
+}
+
+func mustRead(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

@@ -1,0 +1,409 @@
+package profile_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/profile"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
+	"github.com/codex-mmo/codex-mmo/profiles"
+)
+
+const profileText = `schema_version = 2
+id = "team"
+version = "1.2.3"
+description = "A team."
+root_agent = "zoe"
+
+[coordination]
+max_depth = 2
+max_active_agents = 4
+max_active_writers = 1
+
+[agents.zoe]
+model = "m-big"
+description = "Leads."
+permissions = "workspace-write"
+approval_policy = "never"
+execution_mode = "turn"
+can_spawn = ["worker", "auditor"]
+max_recovery_attempts = 0
+guidance = "zoe.md"
+
+[agents.auditor]
+model = "m-small"
+description = "Audits."
+permissions = "read-only"
+approval_policy = "on-request"
+execution_mode = "turn"
+task_kinds = ["audit"]
+backends = ["mcp"]
+reasoning_effort = "high"
+max_active = 1
+guidance = "zoe.md"
+
+[agents.worker]
+model = "m-small"
+description = "Works."
+permissions = "read-only"
+approval_policy = "never"
+execution_mode = "turn"
+can_spawn = ["auditor"]
+backends = ["mcp"]
+guidance = "zoe.md"
+`
+
+const catalogText = `schema_version = 2
+
+[routes.r]
+name = "Scripted"
+driver = "offline"
+wire_protocol = "openai_chat"
+billing_mode = "scripted"
+script = "s.script"
+
+[routes.unused]
+name = "Not used, hence not checked"
+
+[models.m-big]
+route = "r"
+upstream_id = "vendor/big"
+maker = "vendor"
+modalities = ["text", "image"]
+reasoning_levels = ["none"]
+default_reasoning = "none"
+context_window = 200000
+base_instructions = "Be big."
+
+[models.m-small]
+route = "r"
+upstream_id = "vendor/small"
+maker = "vendor"
+modalities = ["text"]
+reasoning_levels = ["low", "high"]
+default_reasoning = "low"
+context_window = 100000
+base_instructions = "Be small."
+`
+
+// files are a valid profile with id "team".
+func files() fstest.MapFS {
+	return fstest.MapFS{
+		"team/profile.toml": {Data: []byte(profileText)},
+		"team/catalog.toml": {Data: []byte(catalogText)},
+		"team/zoe.md":       {Data: []byte("# Zoe\n")},
+		"team/s.script":     {Data: []byte("model m-big\n")},
+	}
+}
+
+func edit(t *testing.T, fsys fstest.MapFS, file, from, to string) {
+	t.Helper()
+	text := string(fsys["team/"+file].Data)
+	if !strings.Contains(text, from) {
+		t.Fatalf("%s has no %q to replace", file, from)
+	}
+	fsys["team/"+file] = &fstest.MapFile{Data: []byte(strings.Replace(text, from, to, 1))}
+}
+
+func compile(t *testing.T, in *profile.CompileInput) *profile.Snapshot {
+	t.Helper()
+	s, err := profile.Compile(t.Context(), in)
+	if err != nil {
+		t.Fatalf("Compile: %v", err)
+	}
+	return s
+}
+
+func TestCompile(t *testing.T) {
+	s := compile(t, &profile.CompileInput{Name: "team", Bundled: files()})
+	if diff := cmp.Diff([]string{"zoe", "worker", "auditor"}, s.Order); diff != "" {
+		t.Errorf("Order (-want +got):\n%s", diff)
+	}
+	want := profile.Agent{
+		ID: "auditor", Description: "Audits.", Model: "m-small", Route: "r", Effort: "high", Permissions: profile.ReadOnly,
+		ApprovalPolicy: "on-request", ExecutionMode: "turn", TaskKinds: []string{"audit"}, Backends: []string{"mcp"},
+		MaxActive: 1, MaxRecoveryAttempts: 3, Guidance: "# Zoe\n",
+	}
+	if diff := cmp.Diff(want, s.Agents["auditor"]); diff != "" {
+		t.Errorf("auditor (-want +got):\n%s", diff)
+	}
+	if got := s.Agents["zoe"]; got.MaxRecoveryAttempts != 0 || got.Effort != "none" {
+		t.Errorf("zoe has %d recovery attempts and effort %q, want 0 and none", got.MaxRecoveryAttempts, got.Effort)
+	}
+	if diff := cmp.Diff(profile.Coordination{MaxDepth: 2, MaxActiveAgents: 4, MaxActiveWriters: 1}, s.Coordination); diff != "" {
+		t.Errorf("Coordination (-want +got):\n%s", diff)
+	}
+	route, ok := s.Routes["r"]
+	if !ok || len(s.Routes) != 1 || !route.Scripted() {
+		t.Errorf("Routes = %+v, want the used one alone", s.Routes)
+	}
+	if options, err := route.OptionsJSON(); err != nil || string(options) != `{"script":"model m-big\n"}` {
+		t.Errorf("OptionsJSON = %s, %v", options, err)
+	}
+}
+
+// Spec: A080 (the gateway's hash) and A076 (any change of text is another
+// snapshot).
+func TestHashes(t *testing.T) {
+	base := compile(t, &profile.CompileInput{Name: "team", Bundled: files()})
+	again := compile(t, &profile.CompileInput{Name: "team", Bundled: files()})
+	if again.Hash != base.Hash || len(base.Hash) != 64 || len(base.GatewayHash) != 64 {
+		t.Errorf("hashes %q and %q of the same files, gateway %q", base.Hash, again.Hash, base.GatewayHash)
+	}
+	for name, tc := range map[string]struct {
+		file, from, to string
+		gateway        bool // whether the gateway's hash changes
+	}{
+		"id":           {"profile.toml", `"team"`, `"crew"`, false},
+		"description":  {"profile.toml", "A team.", "The team.", false},
+		"guidance":     {"zoe.md", "Zoe", "Zoey", false},
+		"instructions": {"catalog.toml", "Be big.", "Be bigger.", false},
+		"script":       {"s.script", "m-big", "m-bigger", true},
+		"upstream":     {"catalog.toml", "vendor/big", "vendor/huge", true},
+		"route name":   {"catalog.toml", `"Scripted"`, `"Written"`, true},
+	} {
+		fsys := files()
+		edit(t, fsys, tc.file, tc.from, tc.to)
+		s := compile(t, &profile.CompileInput{Name: "team", Bundled: fsys})
+		if s.Hash == base.Hash || (s.GatewayHash != base.GatewayHash) != tc.gateway {
+			t.Errorf("%s changed: snapshot differs %t, gateway differs %t, want true, %t",
+				name, s.Hash != base.Hash, s.GatewayHash != base.GatewayHash, tc.gateway)
+		}
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	for name, tc := range map[string]struct {
+		file, from, to string
+		want           string
+	}{
+		"unknown key":        {"profile.toml", "max_active = 1", "max_actve = 1", `team/profile.toml:31: unknown key "agents.auditor.max_actve"`},
+		"unknown table":      {"profile.toml", "[coordination]", "[surprise]\nx = 1\n[coordination]", `profile.toml:7: unknown key "surprise"`},
+		"retired key":        {"profile.toml", "max_active = 1", "hard_wall_timeout_seconds = 1", "hard_wall_timeout_seconds"},
+		"catalogue key":      {"catalog.toml", "maker = \"vendor\"", "makers = \"vendor\"", `team/catalog.toml:16: unknown key "models.m-big.makers"`},
+		"type":               {"profile.toml", "max_depth = 2", "max_depth = \"2\"", "team/profile.toml:8: key \"coordination.max_depth\":"},
+		"boolean number":     {"profile.toml", "max_depth = 2", "max_depth = true", "team/profile.toml:8:"},
+		"syntax":             {"profile.toml", "[coordination]", "[coordination", "team/profile.toml:7:"},
+		"duplicate":          {"profile.toml", "max_depth = 2", "max_depth = 2\nmax_depth = 2", "team/profile.toml:9:"},
+		"schema":             {"profile.toml", "schema_version = 2", "schema_version = 1", "profile.toml: schema_version must be 2, not 1"},
+		"no schema":          {"catalog.toml", "schema_version = 2", "", "catalog.toml: schema_version must be 2, not 0"},
+		"id":                 {"profile.toml", `id = "team"`, `id = "../team"`, "can't be the id of a profile"},
+		"version":            {"profile.toml", `version = "1.2.3"`, "", "version is missing"},
+		"root":               {"profile.toml", `root_agent = "zoe"`, `root_agent = "adam"`, `root_agent "adam" is not one of the agents`},
+		"depth":              {"profile.toml", "max_depth = 2", "max_depth = 9", "coordination.max_depth must be from 1 to 8, not 9"},
+		"agents":             {"profile.toml", "max_active_agents = 4", "", "coordination.max_active_agents must be from 1 to 64, not 0"},
+		"permissions":        {"profile.toml", `"read-only"`, `"danger-full-access"`, "agents.auditor.permissions must be one of read-only, workspace-write"},
+		"policy":             {"profile.toml", `"on-request"`, `"untrusted"`, "agents.auditor.approval_policy must be one of never, on-request"},
+		"mode":               {"profile.toml", `execution_mode = "turn"`, `execution_mode = "goal"`, "execution_mode must be one of turn"},
+		"backend":            {"profile.toml", `backends = ["mcp"]`, `backends = ["native"]`, `agents.auditor.backends must be one of mcp, not "native"`},
+		"not reachable":      {"profile.toml", "backends = [\"mcp\"]\nreasoning", "reasoning", `names "auditor", which has no backend "mcp"`},
+		"spawns nobody":      {"profile.toml", `["worker", "auditor"]`, `["worker", "eve"]`, `agents.zoe.can_spawn "eve" is not one of the agents`},
+		"spawns the root":    {"profile.toml", `can_spawn = ["auditor"]`, `can_spawn = ["zoe"]`, "names the root agent"},
+		"spawns twice":       {"profile.toml", `["worker", "auditor"]`, `["worker", "worker"]`, `names "worker" twice`},
+		"kind":               {"profile.toml", `["audit"]`, `["Audit it"]`, "can't be the name of a kind"},
+		"attempts":           {"profile.toml", "max_recovery_attempts = 0", "max_recovery_attempts = -1", "must be from 0 to 100, not -1"},
+		"description":        {"profile.toml", `description = "Audits."`, "", "agents.auditor.description is missing"},
+		"effort":             {"profile.toml", `"high"`, `"max"`, `"max" is not a level of model m-small`},
+		"model":              {"profile.toml", `"m-big"`, `"m-none"`, `agents.zoe.model "m-none" is not in the catalogue`},
+		"no guidance":        {"profile.toml", `guidance = "zoe.md"`, "", "agents.zoe.guidance is missing"},
+		"missing guidance":   {"profile.toml", `"zoe.md"`, `"zoey.md"`, "team/zoey.md is missing"},
+		"guidance elsewhere": {"profile.toml", `"zoe.md"`, `"../zoe.md"`, "plain path inside its folder"},
+		"route":              {"catalog.toml", `route = "r"`, `route = "s"`, `models.m-big.route "s" is not in the catalogue`},
+		"driver":             {"catalog.toml", `driver = "offline"`, `driver = "openai_chat"`, `routes.r.driver must be "offline"`},
+		"billing":            {"catalog.toml", `billing_mode = "scripted"`, "", `routes.r.billing_mode must be "scripted", not ""`},
+		"script":             {"catalog.toml", `"s.script"`, `"t.script"`, "team/t.script is missing"},
+		"upstream":           {"catalog.toml", `upstream_id = "vendor/big"`, "", "models.m-big.upstream_id is missing"},
+		"modalities":         {"catalog.toml", `["text", "image"]`, `["text", "smell"]`, "models.m-big.modalities must be of text and image"},
+		"default level":      {"catalog.toml", `default_reasoning = "low"`, `default_reasoning = "max"`, `models.m-small.default_reasoning "max"`},
+		"window":             {"catalog.toml", "200000", "10", "context_window must be at least 1024 tokens"},
+		"not UTF-8":          {"zoe.md", "# Zoe\n", "\xff", "zoe.md is not UTF-8 text"},
+		"too large":          {"zoe.md", "# Zoe\n", strings.Repeat("x", 1<<20+1), "at most 1048576 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := files()
+			edit(t, fsys, tc.file, tc.from, tc.to)
+			_, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
+			if core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("Compile = %v (%s), want a ValueError with %q", err, core.KindOf(err), tc.want)
+			}
+		})
+	}
+}
+
+// All problems are told at once, always in the same order.
+func TestCompileTellsAll(t *testing.T) {
+	fsys := files()
+	edit(t, fsys, "profile.toml", `version = "1.2.3"`, "")
+	edit(t, fsys, "profile.toml", "schema_version = 2", "schema_version = 3")
+	edit(t, fsys, "catalog.toml", "schema_version = 2", "schema_version = 3")
+	edit(t, fsys, "catalog.toml", `maker = "vendor"`, "")
+	edit(t, fsys, "catalog.toml", `upstream_id = "vendor/big"`, "")
+	_, first := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
+	if first == nil || strings.Count(first.Error(), ";") != 4 {
+		t.Fatalf("Compile = %v, want five problems", first)
+	}
+	for range 20 {
+		if _, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys}); err.Error() != first.Error() {
+			t.Fatalf("Compile = %v, before %v", err, first)
+		}
+	}
+}
+
+// onDisk writes the files of a profile into a folder.
+func onDisk(t *testing.T, dir string, fsys fs.FS) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sub, err := fs.Sub(fsys, "team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(dir, sub); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhereProfilesAre(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	bundled := compile(t, &profile.CompileInput{Name: "team", Bundled: files(), ConfigDir: config})
+	own := files()
+	edit(t, own, "profile.toml", "A team.", "My team.")
+	onDisk(t, filepath.Join(config, "profiles", "team"), own)
+	mine := compile(t, &profile.CompileInput{Name: "team", Bundled: files(), ConfigDir: config})
+	if bundled.Description != "A team." || mine.Description != "My team." {
+		t.Errorf("Compile found %q, then %q, want the bundled one, then the user's", bundled.Description, mine.Description)
+	}
+	byPath := compile(t, &profile.CompileInput{Name: filepath.Join(config, "profiles", "team") + "/"})
+	if byPath.Hash != mine.Hash {
+		t.Error("the same profile by path has another hash")
+	}
+	for name, kind := range map[string]core.Kind{
+		"none": core.KindNotFound, "Team": core.KindValue, "": core.KindValue,
+		filepath.Join(config, "none"): core.KindNotFound,
+	} {
+		_, err := profile.Compile(t.Context(), &profile.CompileInput{Name: name, Bundled: files(), ConfigDir: config})
+		if core.KindOf(err) != kind {
+			t.Errorf("Compile(%q) = %v, want a %s", name, err, kind)
+		}
+	}
+	// A link out of the folder is not followed.
+	secret := filepath.Join(config, "secret.md")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	guidance := filepath.Join(config, "profiles", "team", "zoe.md")
+	if err := os.Remove(guidance); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, guidance); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", ConfigDir: config}); err == nil {
+		t.Errorf("Compile followed a link and read %q", s.Agents["zoe"].Guidance)
+	}
+}
+
+// Spec: R019 (a snapshot suffices without its source) and R022 (its bytes are
+// hashed again at each use).
+func TestSnapshotOnDisk(t *testing.T) {
+	state := testkit.PrivateDir(t)
+	s := compile(t, &profile.CompileInput{Name: "team", Bundled: files()})
+	for range 2 {
+		if err := s.Save(state); err != nil {
+			t.Fatalf("Save: %v", err)
+		}
+	}
+	path := filepath.Join(state, "snapshots", s.Hash+".json")
+	if info, err := os.Lstat(path); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the snapshot is %v, %v, want a file of mode 600", info, err)
+	}
+	loaded, err := profile.Load(state, s.Hash)
+	if err != nil {
+		t.Fatalf("Load: %v", err)
+	}
+	if loaded.Hash != s.Hash || loaded.Agents["zoe"].Guidance != "# Zoe\n" || loaded.Routes["r"].Script != "model m-big\n" {
+		t.Errorf("Load = %+v", loaded)
+	}
+	again := filepath.Join(state, "again")
+	if err := loaded.Save(again); err != nil {
+		t.Fatalf("Save of a loaded snapshot: %v", err)
+	}
+	if _, err := profile.Load(again, s.Hash); err != nil {
+		t.Errorf("a loaded snapshot was saved under another hash: %v", err)
+	}
+
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(data), "# Zoe", "# Eve", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = profile.Load(state, s.Hash)
+	if core.KindOf(err) != core.KindRuntime || !strings.Contains(err.Error(), "failed integrity validation") {
+		t.Errorf("Load of changed bytes = %v, want failed integrity validation", err)
+	}
+	if err := s.Save(state); err != nil {
+		t.Fatalf("Save over changed bytes: %v", err)
+	}
+	if _, err := profile.Load(state, s.Hash); err != nil {
+		t.Errorf("Load after Save: %v", err)
+	}
+	for hash, kind := range map[string]core.Kind{"../x": core.KindValue, strings.Repeat("0", 64): core.KindNotFound} {
+		if _, err := profile.Load(state, hash); core.KindOf(err) != kind {
+			t.Errorf("Load(%s) = %v, want a %s", hash, err, kind)
+		}
+	}
+}
+
+// The bundled profiles compile, and say what they are.
+func TestBundled(t *testing.T) {
+	entries, err := fs.ReadDir(profiles.FS, ".")
+	if err != nil || len(entries) == 0 {
+		t.Fatalf("bundled profiles: %v, %v", entries, err)
+	}
+	for _, entry := range entries {
+		s := compile(t, &profile.CompileInput{Name: entry.Name(), Bundled: profiles.FS})
+		if s.ProfileID != entry.Name() {
+			t.Errorf("the profile in folder %s has the id %s", entry.Name(), s.ProfileID)
+		}
+	}
+	demo := compile(t, &profile.CompileInput{Name: "offline-demo", Bundled: profiles.FS})
+	if diff := cmp.Diff([]string{"lead", "reader", "checker"}, demo.Order); diff != "" {
+		t.Errorf("the team of offline-demo (-want +got):\n%s", diff)
+	}
+	for id, agent := range demo.Agents {
+		if agent.Permissions != profile.ReadOnly || !demo.Routes[agent.Route].Scripted() {
+			t.Errorf("%s of offline-demo is %s on %+v, want read-only on a scripted route", id, agent.Permissions, demo.Routes[agent.Route].Name)
+		}
+	}
+}
+
+// FuzzCompile: whatever the files hold, Compile returns a snapshot or a typed
+// error, and a snapshot has a hash.
+func FuzzCompile(f *testing.F) {
+	f.Add(profileText, catalogText)
+	f.Add("", "")
+	f.Add("agents = 1", "[models]\n[routes]")
+	f.Add(strings.ReplaceAll(profileText, "zoe", "\\u0000"), catalogText)
+	f.Fuzz(func(t *testing.T, profileToml, catalogToml string) {
+		fsys := files()
+		fsys["team/profile.toml"] = &fstest.MapFile{Data: []byte(profileToml)}
+		fsys["team/catalog.toml"] = &fstest.MapFile{Data: []byte(catalogToml)}
+		s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
+		if err == nil && len(s.Hash) != 64 {
+			t.Errorf("a snapshot with hash %q", s.Hash)
+		}
+		if err != nil && core.KindOf(err) != core.KindValue {
+			t.Errorf("Compile = %v, want a ValueError", err)
+		}
+	})
+}
