@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -110,11 +111,10 @@ func (l *telemetryLog) append(row *gatewaypb.TelemetryEvent) error {
 		return core.Errorf(core.KindRuntime, "record telemetry: the tenant was released")
 	}
 	row.Seq = l.seq + 1
-	line, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(row)
+	line, err := encodeRow(row)
 	if err != nil {
 		return core.Errorf(core.KindRuntime, "encode telemetry: %w", err)
 	}
-	line = append(line, '\n')
 	if _, err := l.file.Write(line); err != nil {
 		_ = l.file.Truncate(l.size) // what was written of it; recover cuts it otherwise
 		return core.Errorf(core.KindOS, "write telemetry: %w", err)
@@ -122,6 +122,21 @@ func (l *telemetryLog) append(row *gatewaypb.TelemetryEvent) error {
 	l.seq++
 	l.size += int64(len(line))
 	return nil
+}
+
+// encodeRow returns a row's line. protojson puts in spaces at random, so that
+// nobody relies on its output; a file's rows are compact.
+func encodeRow(row *gatewaypb.TelemetryEvent) ([]byte, error) {
+	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(row)
+	if err != nil {
+		return nil, err
+	}
+	var line bytes.Buffer
+	if err := json.Compact(&line, raw); err != nil {
+		return nil, err
+	}
+	line.WriteByte('\n')
+	return line.Bytes(), nil
 }
 
 // sync brings what was written to disk, and then shows it to readers.

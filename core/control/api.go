@@ -35,6 +35,10 @@ const (
 	VerbStop    = "stop"    // StopRequest -> StopResponse; operator only
 	VerbFollow  = "follow"  // FollowRequest -> FollowEvent lines; operator only
 	VerbAudit   = "audit"   // AuditRequest -> AuditResponse; operator only
+
+	VerbAccept    = "accept"    // DispositionRequest -> DispositionResponse
+	VerbReject    = "reject"    // DispositionRequest -> DispositionResponse
+	VerbIntegrate = "integrate" // IntegrateRequest -> IntegrateResponse
 )
 
 // ErrorBody is the body of every answer whose HTTP status is not 200.
@@ -271,6 +275,19 @@ type JobView struct {
 	CancelReason     string       `json:"cancel_reason,omitempty"`
 	RolledBack       bool         `json:"atomic_batch_rolled_back,omitempty"`
 	Usage            *TokenUsage  `json:"usage,omitempty"`
+	Patch            *PatchView   `json:"patch,omitempty"`
+}
+
+// PatchView tells what a writing job changed in its worktree.
+type PatchView struct {
+	ChangedPaths  []string `json:"changed_paths"`            // at most 200, sorted
+	TotalPaths    int      `json:"total_paths"`              // of all changes
+	FlaggedPaths  []string `json:"flagged_paths,omitempty"`  // need allow_flagged to be integrated
+	RefusedPaths  []string `json:"refused_paths,omitempty"`  // can't be integrated; with their reasons in Warning
+	SHA256        string   `json:"sha256"`                   // of the captured patch
+	BaseCommit    string   `json:"base_commit"`              // what the worktree began with
+	Integrated    bool     `json:"integrated"`               // it is in the workspace
+	IntegratedSHA string   `json:"integrated_sha,omitempty"` // sha256 of what was integrated
 }
 
 // TokenUsage sums what the engine reported for a thread, over all its turns.
@@ -340,6 +357,33 @@ type CancelRequest struct {
 // CancelResponse lists the jobs that were touched, the target last.
 type CancelResponse struct {
 	Jobs []JobView `json:"jobs"`
+}
+
+// DispositionRequest accepts or rejects a result that was read.
+type DispositionRequest struct {
+	JobID  string `json:"job_id"`
+	Reason string `json:"reason"` // 1 to 500 code points
+}
+
+// DispositionResponse is the job afterwards.
+type DispositionResponse struct {
+	Job JobView `json:"job"`
+}
+
+// IntegrateRequest brings an accepted job's patch into the workspace, whole or
+// not at all.
+type IntegrateRequest struct {
+	JobID  string `json:"job_id"`
+	Reason string `json:"reason"` // 1 to 500 code points
+	// AllowFlagged also integrates changes to files that steer tools or agents
+	// (CI, hooks, agent instructions).
+	AllowFlagged bool `json:"allow_flagged,omitempty"`
+}
+
+// IntegrateResponse tells what changed in the workspace.
+type IntegrateResponse struct {
+	Job          JobView  `json:"job"`
+	ChangedPaths []string `json:"changed_paths"` // relative to the repository's root
 }
 
 // StopRequest ends the session and everything it started.

@@ -53,6 +53,13 @@ func play(role string) int {
 		return exitCode(sdk.ServeHost(hostInfo, &silentHost{}))
 	case "parent host":
 		return exitCode(sdk.ServeHost(hostInfo, &parentHost{}))
+	case "draining host": // would drain for ever
+		return exitCode(sdk.ServeHost(hostInfo, &drainingHost{}))
+	case "stopping host": // ends itself when it is asked to stop
+		stop := make(chan struct{})
+		info := hostInfo
+		info.Stop = stop
+		return exitCode(sdk.ServeHost(info, &stoppingHost{stop: stop}))
 	case "exit 23":
 		fmt.Println("deterministic-startup-failure")
 		fmt.Fprintln(os.Stderr, "because of the weather")
@@ -157,6 +164,24 @@ type silentHost struct{ hostpb.UnimplementedHostServer }
 func (*silentHost) Describe(ctx context.Context, _ *basepb.DescribeRequest) (*basepb.DescribeResponse, error) {
 	<-ctx.Done()
 	return nil, status.Error(codes.Canceled, "asked in vain")
+}
+
+type drainingHost struct{ hostpb.UnimplementedHostServer }
+
+func (*drainingHost) Drain(ctx context.Context) error {
+	_ = syscall.Close(3) // tells that it has begun
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+type stoppingHost struct {
+	hostpb.UnimplementedHostServer
+	stop chan struct{}
+}
+
+func (h *stoppingHost) Stop(context.Context, *hostpb.StopRequest) (*hostpb.StopResponse, error) {
+	close(h.stop)
+	return &hostpb.StopResponse{EngineWasRunning: true}, nil
 }
 
 // parentHost has a child in its session and one that left it.

@@ -51,6 +51,8 @@ func Start(ctx context.Context, spec *Spec, record func(process.Identity) error)
 		err = fmt.Errorf("given up: %w", context.Cause(ctx))
 	case bounded.Err() != nil:
 		err = refused("not ready within %v: %w", s.Timeout, err)
+	case errors.Is(err, ErrRefused):
+		l.lastWords(bounded)
 	}
 	leftover := l.abandon(ctx)
 	output := said("stdout", l.stdout.printed()) + said("log", logTail(s.LogPath, logged))
@@ -185,7 +187,6 @@ func (l *launch) abandon(ctx context.Context) error {
 	if l.child == nil {
 		return nil
 	}
-	l.lastWords(ctx)
 	if _, err := process.Retire(context.WithoutCancel(ctx), l.child.Identity(), nil); err != nil {
 		l.stdout.cut()
 		return err
@@ -197,9 +198,6 @@ func (l *launch) abandon(ctx context.Context) error {
 // lastWords gives a process that broke the handshake a moment to end by itself:
 // what it says of its failure often comes after the line that gave it away.
 func (l *launch) lastWords(ctx context.Context) {
-	if l.failed != nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	select {

@@ -3,6 +3,7 @@ package pluginhost_test
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -311,6 +312,49 @@ func TestPluginEndsOnTerm(t *testing.T) {
 	if _, err := os.Lstat(p.Ref().Socket); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
+}
+
+// A second SIGTERM cuts the draining short.
+func TestPluginEndsAtTheSecondTerm(t *testing.T) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = read.Close() }()
+	spec := specOf(t, "draining host")
+	spec.ExtraFiles = []*os.File{write}
+	p := start(t, spec)
+	_ = write.Close()
+	h, err := process.Open(p.Identity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = h.Close() }()
+	if err := h.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(read); err != nil { // the draining has begun
+		t.Fatal(err)
+	}
+	select {
+	case <-p.Done():
+		t.Fatal("it ended at the first SIGTERM")
+	default:
+	}
+	if err := h.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, p.Done(), "the plugin's end")
+}
+
+// A plugin that ends itself still answers the call that made it end.
+func TestPluginEndsItself(t *testing.T) {
+	p := start(t, specOf(t, "stopping host"))
+	answer, err := hostpb.NewHostClient(p.Conn()).Stop(t.Context(), &hostpb.StopRequest{})
+	if err != nil || !answer.GetEngineWasRunning() {
+		t.Errorf("Stop = %v, %v", answer, err)
+	}
+	wait(t, p.Done(), "the plugin's end")
 }
 
 func TestRetireEndsDescendantsAndFolder(t *testing.T) {

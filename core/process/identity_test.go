@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/codex-mmo/codex-mmo/core/process"
 )
 
@@ -73,28 +71,6 @@ func TestLookupOfHostileCommand(t *testing.T) {
 	}
 	if parent, err := process.Parent(id.PID); err != nil || parent != os.Getpid() {
 		t.Errorf("Parent = %d, %v, want %d", parent, err, os.Getpid())
-	}
-}
-
-func TestZombieCountsAsGone(t *testing.T) {
-	cmd := exec.Command(self(t))
-	cmd.Env = []string{roleEnv + "=exit"}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = cmd.Wait() }()
-	if err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
-	id, err := process.Lookup(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if id.Alive() {
-		t.Errorf("zombie %v is alive", id)
-	}
-	if _, err := process.Open(id); !errors.Is(err, process.ErrGone) {
-		t.Errorf("Open(zombie) = %v, want an error that wraps ErrGone", err)
 	}
 }
 

@@ -46,6 +46,7 @@ func play(role string) int {
 		signal.Notify(terms, syscall.SIGTERM)
 		fmt.Println(os.Getpid())
 		<-terms
+		_ = syscall.Close(3) // tells that the first has come
 		<-terms
 		return 0
 	case "tree": // has a child in its group and one in a session of its own

@@ -3,6 +3,8 @@ package process_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -82,10 +84,17 @@ func TestSubreaperFindsWhatLeftSessionAndMark(t *testing.T) {
 	}
 }
 
+// The first SIGTERM starts a drain, the second ends it: no SIGKILL is needed.
 func TestRetireIsPoliteFirst(t *testing.T) {
-	child, _ := start(t, "draining", nil)
-	// The grace is what SIGTERM's effect is waited for: the first has none.
-	opts := &process.RetireOptions{Grace: 200 * time.Millisecond}
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = read.Close() }()
+	child, _ := start(t, "draining", func(s *process.Spec) { s.ExtraFiles = []*os.File{write} })
+	_ = write.Close()
+	table := &tableThatSeesTheDrain{ProcessTable: process.SystemTable(), draining: read}
+	opts := &process.RetireOptions{Grace: 10 * time.Second, Table: table}
 	if _, err := process.Retire(t.Context(), child.Identity(), opts); err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +102,24 @@ func TestRetireIsPoliteFirst(t *testing.T) {
 	if code := child.State().ExitCode(); code != 0 {
 		t.Errorf("exit code = %d, want 0: it was killed", code)
 	}
+}
+
+// tableThatSeesTheDrain lets the first grace end when the process drains, not
+// when the time is over.
+type tableThatSeesTheDrain struct {
+	process.ProcessTable
+	draining *os.File // ends when the process drains
+	once     sync.Once
+}
+
+func (t *tableThatSeesTheDrain) Wait(ctx context.Context, ids []process.Identity) error {
+	first := false
+	t.once.Do(func() { first = true })
+	if first {
+		_, err := io.ReadAll(t.draining)
+		return err
+	}
+	return t.ProcessTable.Wait(ctx, ids)
 }
 
 func TestRetireSweepsThoughItsContextIsDone(t *testing.T) {

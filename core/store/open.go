@@ -40,13 +40,10 @@ func Open(ctx context.Context, path string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{path: path, queue: newQueue(lock), users: users}
-	// Opening a pool connects to nothing yet, so it can't fail but for the name.
-	if s.readDB, err = sql.Open("sqlite", dsn(path, opts.busyTimeout(), false)); err == nil {
-		s.write, err = sql.Open("sqlite", dsn(path, opts.busyTimeout(), true))
-	}
-	if err != nil {
-		return nil, core.Errorf(core.KindOS, "opening store %s: %w", path, err)
-	}
+	// The driver's Open connects to nothing and fails only without a driver,
+	// which this package imports.
+	s.readDB, _ = sql.Open("sqlite", dsn(path, opts.busyTimeout(), false))
+	s.write, _ = sql.Open("sqlite", dsn(path, opts.busyTimeout(), true))
 	s.readDB.SetMaxOpenConns(4)
 	s.write.SetMaxOpenConns(1)
 	if err := s.prepare(ctx); err != nil {

@@ -15,13 +15,14 @@ import (
 // table maps records of type T to rows: one column a listed field, and the
 // whole record in column payload.
 type table[T any] struct {
-	name      string // of the SQL table
-	noun      string // for messages: "session", "agent run"
-	versioned bool   // has schema_version and package_version
-	columns   []column[T]
-	extra     []string                                     // columns that are not derived from the record
-	check     func(row, map[string]json.RawMessage) string // names a value that no record may have; may be nil
-	fields    map[string]struct{}                          // JSON keys of T
+	name    string                            // of the SQL table
+	noun    string                            // for messages: "session", "agent run"
+	version func(*T) (schema int, pkg string) // of a record; nil: the table has no versions
+	columns []column[T]
+	extra   []string                                     // columns that are not derived from the record
+	valid   func(*T) bool                                // of values that no record may lack; nil: any
+	check   func(row, map[string]json.RawMessage) string // says of a row what valid refused; nil with it
+	fields  map[string]struct{}                          // JSON keys of T
 }
 
 // column is derived from a record when it is written and compared when it is
@@ -65,7 +66,7 @@ func (t *table[T]) put(tx *Tx, rec *T) error {
 	for _, c := range t.columns[1:] {
 		add(c.name, c.of(rec))
 	}
-	if t.versioned {
+	if t.version != nil {
 		add(colSchema, int64(SchemaVersion))
 		add(colPackage, StatePackage)
 	}
@@ -123,6 +124,7 @@ func refuse(_ row, err error) error { return err }
 // row is what a SELECT * returned: column -> value as the driver gave it.
 type row map[string]any
 
+// each gives every row to yield, which must not keep it.
 func (t *table[T]) each(tx *Tx, where string, args []any, yield func(row) error) error {
 	rows, err := tx.tx.QueryContext(tx.ctx, "SELECT * FROM "+t.name+" "+where, args...)
 	if err != nil {
@@ -133,6 +135,7 @@ func (t *table[T]) each(tx *Tx, where string, args []any, yield func(row) error)
 	if err != nil {
 		return tx.store.wrap(err, "reading table "+t.name)
 	}
+	r := make(row, len(names))
 	values, pointers := make([]any, len(names)), make([]any, len(names))
 	for i := range values {
 		pointers[i] = &values[i]
@@ -141,7 +144,6 @@ func (t *table[T]) each(tx *Tx, where string, args []any, yield func(row) error)
 		if err := rows.Scan(pointers...); err != nil {
 			return tx.store.wrap(err, "reading table "+t.name)
 		}
-		r := make(row, len(names))
 		for i, name := range names {
 			r[name] = values[i]
 		}
@@ -152,49 +154,82 @@ func (t *table[T]) each(tx *Tx, where string, args []any, yield func(row) error)
 	return tx.store.wrap(rows.Err(), "reading table "+t.name)
 }
 
-// decode checks a row and returns its record. The order of the checks decides
-// what a damaged row is told to be: not an object, of another schema, of
-// another package, another's, of another shape.
+// decode checks a row and returns its record.
 func (t *table[T]) decode(r row) (*T, error) {
+	text, ok := r[colPayload].(string)
+	rec := new(T)
+	// The way of all whole rows, in one pass over the payload. Whatever is
+	// wrong, diagnose finds and tells.
+	if ok && strictjson.Unmarshal([]byte(text), rec, nil) == nil && t.agrees(r, rec) {
+		return rec, nil
+	}
+	return nil, t.diagnose(r, text)
+}
+
+// agrees reports whether the record is one of this build's and its columns say
+// what it says, and nothing else.
+func (t *table[T]) agrees(r row, rec *T) bool {
+	if t.version != nil {
+		schema, pkg := t.version(rec)
+		if schema != SchemaVersion || pkg != StatePackage || r[colSchema] != int64(SchemaVersion) || r[colPackage] != StatePackage {
+			return false
+		}
+	}
+	for name, value := range r {
+		if value != nil && !t.has(name) {
+			return false
+		}
+	}
+	for _, c := range t.columns {
+		if r[c.name] != c.of(rec) {
+			return false
+		}
+	}
+	return t.valid == nil || t.valid(rec)
+}
+
+// diagnose says what is wrong with a row. The order decides what a row with
+// several faults is told to be: not an object, of another schema, of another
+// package, of another shape, another's.
+func (t *table[T]) diagnose(r row, text string) error {
 	id := fmt.Sprint(r[t.key()])
 	fail := func(format string, args ...any) error {
 		return core.Errorf(core.KindValue, "%s %q: %s", t.noun, id, fmt.Sprintf(format, args...))
 	}
-	text, ok := r[colPayload].(string)
 	var fields map[string]json.RawMessage
-	if !ok || strictjson.Unmarshal([]byte(text), &fields, nil) != nil || fields == nil {
-		return nil, fail("%s state root must be an object", t.noun)
+	if strictjson.Unmarshal([]byte(text), &fields, nil) != nil || fields == nil {
+		return fail("%s state root must be an object", t.noun)
 	}
-	if t.versioned {
+	if t.version != nil {
 		if r[colSchema] != int64(SchemaVersion) || string(fields[colSchema]) != fmt.Sprint(SchemaVersion) {
-			return nil, fail("unsupported %s state schema: this build reads version %d", t.noun, SchemaVersion)
+			return fail("unsupported %s state schema: this build reads version %d", t.noun, SchemaVersion)
 		}
 		if r[colPackage] != StatePackage || string(fields[colPackage]) != `"`+StatePackage+`"` {
-			return nil, fail("persistent %s package must be %q; use the build that made it", t.noun, StatePackage)
+			return fail("persistent %s package must be %q; use the build that made it", t.noun, StatePackage)
 		}
 	}
 	if retired := t.unknown(r, fields); len(retired) > 0 {
-		return nil, fail("%s state has retired fields: %s", t.noun, strings.Join(retired, ", "))
+		return fail("%s state has retired fields: %s", t.noun, strings.Join(retired, ", "))
 	}
 	if t.check != nil {
 		if problem := t.check(r, fields); problem != "" {
-			return nil, fail("%s", problem)
+			return fail("%s", problem)
 		}
 	}
 	rec := new(T)
 	if err := strictjson.Unmarshal([]byte(text), rec, nil); err != nil {
-		return nil, core.Errorf(core.KindValue, "%s %q: %s state is invalid: %w", t.noun, id, t.noun, err)
+		return core.Errorf(core.KindValue, "%s %q: %s state is invalid: %w", t.noun, id, t.noun, err)
 	}
 	for _, c := range t.columns {
 		if r[c.name] == c.of(rec) {
 			continue
 		}
 		if c.identity {
-			return nil, fail("%s state identity mismatch: column %s and payload differ", t.noun, c.name)
+			return fail("%s state identity mismatch: column %s and payload differ", t.noun, c.name)
 		}
-		return nil, fail("%s state is inconsistent: column %s and payload differ", t.noun, c.name)
+		return fail("%s state is inconsistent: column %s and payload differ", t.noun, c.name)
 	}
-	return rec, nil
+	return fail("%s state is invalid", t.noun)
 }
 
 // unknown names the JSON keys and the filled columns that no record of this
@@ -216,7 +251,7 @@ func (t *table[T]) unknown(r row, fields map[string]json.RawMessage) []string {
 }
 
 func (t *table[T]) has(name string) bool {
-	if name == colPayload || t.versioned && (name == colSchema || name == colPackage) {
+	if name == colPayload || t.version != nil && (name == colSchema || name == colPackage) {
 		return true
 	}
 	return slices.Contains(t.extra, name) ||

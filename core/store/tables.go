@@ -8,8 +8,9 @@ import (
 // The tables of records. A column listed here is derived from the record.
 
 var sessionTable = &table[Session]{
-	name: "sessions", noun: "session", versioned: true,
-	fields: jsonFields[Session](),
+	name: "sessions", noun: "session",
+	version: func(s *Session) (int, string) { return s.SchemaVersion, s.PackageVersion },
+	fields:  jsonFields[Session](),
 	columns: []column[Session]{
 		{"session_id", true, func(s *Session) any { return s.SessionID }},
 		{"status", false, func(s *Session) any { return string(s.Status) }},
@@ -19,6 +20,7 @@ var sessionTable = &table[Session]{
 		{"last_active_at", false, func(s *Session) any { return stampTime(s.LastActiveAt) }},
 	},
 	extra: []string{"epoch", "telemetry", "lock_key", "units"},
+	valid: func(s *Session) bool { return s.RunSequence == 1 },
 	check: func(_ row, fields map[string]json.RawMessage) string {
 		if got := string(fields["run_sequence"]); got != "1" {
 			return "run sequence must be exactly 1"
@@ -31,8 +33,9 @@ var sessionTable = &table[Session]{
 const RunInitial = "initial"
 
 var runTable = &table[Run]{
-	name: "runs", noun: "run", versioned: true,
-	fields: jsonFields[Run](),
+	name: "runs", noun: "run",
+	version: func(r *Run) (int, string) { return r.SchemaVersion, r.PackageVersion },
+	fields:  jsonFields[Run](),
 	columns: []column[Run]{
 		{"run_id", true, func(r *Run) any { return r.RunID }},
 		{"session_id", true, func(r *Run) any { return r.SessionID }},
@@ -40,6 +43,7 @@ var runTable = &table[Run]{
 		{"kind", false, func(r *Run) any { return r.Kind }},
 		{"status", false, func(r *Run) any { return string(r.Status) }},
 	},
+	valid: func(r *Run) bool { return r.Sequence == 1 && r.Kind == RunInitial },
 	check: func(r row, fields map[string]json.RawMessage) string {
 		if r["sequence"] != int64(1) || string(fields["sequence"]) != "1" {
 			return "run sequence must be exactly 1"
@@ -52,8 +56,9 @@ var runTable = &table[Run]{
 }
 
 var jobTable = &table[Job]{
-	name: "jobs", noun: "job", versioned: true,
-	fields: jsonFields[Job](),
+	name: "jobs", noun: "job",
+	version: func(j *Job) (int, string) { return j.SchemaVersion, j.PackageVersion },
+	fields:  jsonFields[Job](),
 	columns: []column[Job]{
 		{"job_id", true, func(j *Job) any { return j.JobID }},
 		{"session_id", true, func(j *Job) any { return j.SessionID }},
@@ -67,8 +72,9 @@ var jobTable = &table[Job]{
 }
 
 var agentRunTable = &table[AgentRun]{
-	name: "agent_runs", noun: "agent run", versioned: true,
-	fields: jsonFields[AgentRun](),
+	name: "agent_runs", noun: "agent run",
+	version: func(a *AgentRun) (int, string) { return a.SchemaVersion, a.PackageVersion },
+	fields:  jsonFields[AgentRun](),
 	columns: []column[AgentRun]{
 		{"agent_ref", true, func(a *AgentRun) any { return a.AgentRef }},
 		{"session_id", true, func(a *AgentRun) any { return a.SessionID }},
@@ -107,8 +113,9 @@ var capabilityTable = &table[Capability]{
 }
 
 var gatewayTable = &table[Gateway]{
-	name: "gateways", noun: "gateway", versioned: true,
-	fields: jsonFields[Gateway](),
+	name: "gateways", noun: "gateway",
+	version: func(g *Gateway) (int, string) { return g.SchemaVersion, g.PackageVersion },
+	fields:  jsonFields[Gateway](),
 	columns: []column[Gateway]{
 		{"gateway_hash", true, func(g *Gateway) any { return g.GatewayHash }},
 		{"status", false, func(g *Gateway) any { return g.Status }},

@@ -29,6 +29,8 @@ func seeds(f *testing.F, pattern string) {
 // every tool message follows the message that called it.
 func FuzzChatRequest(f *testing.F) {
 	seeds(f, "testdata/request/*.responses.json")
+	f.Add([]byte(`{"input":[{"type":"function_call","call_id":"a","name":"f"},{"type":"function_call","call_id":"a"},{"type":"function_call_output","call_id":"a","output":[{"type":"input_image","image_url":"x"}]},{"role":"user","content":"u"}]}`))
+	f.Add([]byte(`{"input":"x","tools":[{"type":"namespace","name":"n","tools":[{"type":"custom","name":"c"}]}],"tool_choice":{"type":"custom","name":"c"},"text":{"format":{"type":"json_schema"}}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var req responses.Request
 		if json.Unmarshal(raw, &req) != nil {

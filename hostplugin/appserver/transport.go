@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -55,15 +56,11 @@ func dialTransport(ctx context.Context, path string) (*transport, error) {
 		_ = ws.Close()
 		return nil, context.Cause(ctx)
 	}
-	if resp != nil {
-		for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol"} {
-			if len(resp.Header.Values(name)) > 0 {
-				if ws != nil {
-					_ = ws.Close()
-				}
-				return nil, &ProtocolError{Rule: "the handshake answer has an unrequested " + name + " header", Err: err}
-			}
+	if name := unrequested(resp); name != "" {
+		if ws != nil {
+			_ = ws.Close()
 		}
+		return nil, &ProtocolError{Rule: "the handshake answer has an unrequested " + name + " header", Err: err}
 	}
 	if err != nil {
 		return nil, handshakeError(ctx, path, guard, err)
@@ -72,6 +69,21 @@ func dialTransport(ctx context.Context, path string) (*transport, error) {
 	return &transport{ws: ws}, nil
 }
 
+// unrequested names a header of the answer that nothing of ours asked for; ""
+// when there is none, or no answer.
+func unrequested(resp *http.Response) string {
+	if resp == nil {
+		return ""
+	}
+	for _, name := range []string{"Sec-Websocket-Extensions", "Sec-Websocket-Protocol"} {
+		if len(resp.Header.Values(name)) > 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// handshakeError tells why no connection came about.
 func handshakeError(ctx context.Context, path string, guard *guardConn, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return fmt.Errorf("connecting to %s: %w", path, cause)

@@ -15,9 +15,6 @@ import (
 	"syscall"
 )
 
-// maxLine bounds a row read back: a frame of 16 MiB and its frame of members.
-const maxLine = 16<<20 + 4096
-
 // load reads the folder: finds the segments, cuts torn tails, and notes how far
 // each goes.
 func (s *Spool) load() error {
@@ -50,13 +47,14 @@ func parseName(name string) (segment, bool) {
 	}
 	gen, err1 := strconv.ParseUint(stem[:20], 10, 64)
 	first, err2 := strconv.ParseUint(stem[21:], 10, 64)
-	if err1 != nil || err2 != nil || gen == 0 || first == 0 {
+	if err1 != nil || err2 != nil || gen == 0 || first == 0 || first > 1<<62 {
 		return segment{}, false
 	}
 	return segment{gen: gen, first: first, last: first - 1}, true
 }
 
-// loadSegment finds the last whole row and cuts what follows it.
+// loadSegment counts the whole lines, which are the rows first, first+1, …, and
+// cuts what follows them.
 func (s *Spool) loadSegment(seg *segment) error {
 	file, err := openPrivate(filepath.Join(s.dir, seg.name()), os.O_RDWR)
 	if err != nil {
@@ -76,12 +74,7 @@ func (s *Spool) loadSegment(seg *segment) error {
 			s.torn = true
 			return cut(file, seg)
 		}
-		// A damaged line keeps its number, so that readers see the gap.
-		if row, ok := decodeLine(line, seg.gen); ok {
-			seg.last = max(seg.last, row.Seq)
-		} else {
-			seg.last++
-		}
+		seg.last++ // a damaged line keeps its number, so that readers see the gap
 		seg.size += int64(len(line))
 	}
 }
@@ -93,12 +86,12 @@ func cut(file *os.File, seg *segment) error {
 	return nil
 }
 
-// decodeLine reads a row back; ok is false for a damaged line.
-func decodeLine(line []byte, gen uint64) (row Row, ok bool) {
-	if len(line) > maxLine || json.Unmarshal(line, &row) != nil {
+// decodeLine reads back the row at a position; ok is false for a damaged line.
+func decodeLine(line []byte, at Position) (row Row, ok bool) {
+	if json.Unmarshal(line, &row) != nil {
 		return Row{}, false
 	}
-	return row, row.Generation == gen && row.Seq > 0 && row.Message != nil
+	return row, row.Position() == at && row.Message != nil
 }
 
 // openPrivate opens a regular file of ours, 0600 at any umask, and refuses

@@ -3,7 +3,6 @@ package spool
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +17,9 @@ type Reader struct {
 	after Position // last row returned or passed
 	seg   segment  // the open file's; gen 0 when none is open
 	file  *os.File
-	off   int64 // of the next unread byte
-	ahead *Row  // read, but a hole goes before it
+	off   int64  // of the next unread byte
+	line  uint64 // number of the line before it
+	ahead *Row   // read, but a hole goes before it
 }
 
 // Reader returns a reader of the rows after a position. Close it.
@@ -77,32 +77,6 @@ func (s *Spool) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Closed tells whether the spool was closed.
-func (s *Spool) Closed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closed
-}
-
-// Next waits for the next row.
-func (r *Reader) Next(ctx context.Context) (Row, error) {
-	for {
-		changed := r.s.Changed()
-		row, ok, err := r.TryNext()
-		if err != nil || ok {
-			return row, err
-		}
-		if r.s.Closed() {
-			return Row{}, ErrClosed
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return Row{}, context.Cause(ctx)
-		}
-	}
-}
-
 // read returns the next sound row of the files, damaged lines left out.
 func (r *Reader) read() (Row, bool, error) {
 	for {
@@ -115,7 +89,8 @@ func (r *Reader) read() (Row, bool, error) {
 			return Row{}, false, fmt.Errorf("reading spool segment %s: %w", r.seg.name(), err)
 		}
 		r.off += int64(len(line))
-		if row, ok := decodeLine(line, r.seg.gen); ok {
+		r.line++
+		if row, ok := decodeLine(line, Position{r.seg.gen, r.line}); ok {
 			return row, true, nil
 		}
 	}
@@ -140,7 +115,7 @@ func (r *Reader) position() (end int64, ok bool, err error) {
 			return 0, false, err
 		}
 		_ = r.Close()
-		r.file, r.seg, r.off = file, seg, 0
+		r.file, r.seg, r.off, r.line = file, seg, 0, seg.first-1
 		return seg.size, true, nil
 	}
 }

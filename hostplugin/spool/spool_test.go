@@ -285,9 +285,9 @@ func TestConcurrentWritersAndASlowReaderSeeEveryRowOnce(t *testing.T) {
 		r := s.Reader(spool.Position{})
 		defer r.Close()
 		for range writers * each {
-			row, err := r.Next(ctx)
+			row, err := next(ctx, s, r)
 			if err != nil {
-				t.Errorf("Next() = %v", err)
+				t.Errorf("waiting for a row: %v", err)
 				return
 			}
 			seen <- row.Seq
@@ -304,29 +304,42 @@ func TestConcurrentWritersAndASlowReaderSeeEveryRowOnce(t *testing.T) {
 	}
 	all.Wait()
 	close(seen)
-	next := uint64(1)
+	due := uint64(1)
 	for seq := range seen {
-		if seq != next {
-			t.Fatalf("row %d came where %d was due", seq, next)
+		if seq != due {
+			t.Fatalf("row %d came where %d was due", seq, due)
 		}
-		next++
+		due++
 	}
-	if next != writers*each+1 {
-		t.Errorf("saw %d rows, want %d", next-1, writers*each)
+	if due != writers*each+1 {
+		t.Errorf("saw %d rows, want %d", due-1, writers*each)
 	}
 }
 
-func TestCloseWakesReaders(t *testing.T) {
+// next waits for the next row, as a follower does.
+func next(ctx context.Context, s *spool.Spool, r *spool.Reader) (spool.Row, error) {
+	for {
+		changed := s.Changed()
+		if row, ok, err := r.TryNext(); err != nil || ok {
+			return row, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return spool.Row{}, ctx.Err()
+		}
+	}
+}
+
+func TestCloseWakesFollowersAndEndsAppend(t *testing.T) {
 	s := open(t, folder(t), nil)
 	begin(t, s, 1)
-	got := make(chan error, 1)
-	go func() {
-		_, err := s.Reader(spool.Position{}).Next(context.Background())
-		got <- err
-	}()
+	changed := s.Changed()
 	_ = s.Close()
-	if err := <-got; !errors.Is(err, spool.ErrClosed) {
-		t.Errorf("Next() = %v, want ErrClosed", err)
+	select {
+	case <-changed:
+	case <-time.After(10 * time.Second):
+		t.Error("Close did not wake the followers")
 	}
 	if _, err := s.Append(spool.Received, json.RawMessage("1"), false); !errors.Is(err, spool.ErrClosed) {
 		t.Errorf("Append() after Close = %v, want ErrClosed", err)
