@@ -179,6 +179,10 @@ func (l *telemetryLog) close() {
 // read calls send for every durable row after a sequence number. With follow
 // it waits for more, until ctx ends or the log is closed.
 func (l *telemetryLog) read(ctx context.Context, after uint64, follow bool, send func(*gatewaypb.TelemetryEvent) error) error {
+	// Whoever asks after the end of a turn shall see its row.
+	if err := l.sync(); err != nil {
+		return statusOf(err)
+	}
 	var offset int64
 	for {
 		l.mu.Lock()

@@ -1,7 +1,6 @@
 package gatewayplugin_test
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -122,24 +121,5 @@ func TestTelemetryOfDamagedFile(t *testing.T) {
 	}
 	if raw, err := os.ReadFile(path); err != nil || string(raw) != damaged {
 		t.Errorf("the file was changed to %q, %v", raw, err)
-	}
-}
-
-// drainTelemetry follows a session's telemetry until it has so many rows.
-func (r *rig) drainTelemetry(session string, n int, seqs *[]uint64) {
-	r.t.Helper()
-	ctx, cancel := context.WithCancel(r.ctx)
-	defer cancel()
-	s := &sink{ctx: ctx}
-	s.enough = func() {
-		if len(s.rows) == n {
-			cancel()
-		}
-	}
-	if err := r.gateway.Telemetry(&gatewaypb.TelemetryRequest{Tenant: fence(session, 1), Follow: true}, s); err != nil {
-		r.t.Fatal(err)
-	}
-	for _, row := range s.rows {
-		*seqs = append(*seqs, row.GetSeq())
 	}
 }

@@ -62,7 +62,7 @@ type openedThread struct {
 func (h *Host) newEngine(handle *hostpb.Handle, s *store) *engine {
 	ctx, cancel := context.WithCancelCause(h.life)
 	return &engine{
-		id: identity(handle.GetEngine()), store: s, thread: newThread(), handle: handle,
+		id: identity(handle.GetEngine()), store: s, thread: newThread(), handle: proto.CloneOf(handle),
 		ctx: ctx, cancel: cancel, gone: make(chan struct{}),
 	}
 }

@@ -43,7 +43,7 @@ type store struct {
 	commands map[string]*command       // command id -> command; guarded by mu
 	mu       sync.Mutex
 
-	exited    map[uint64]bool // generations whose Exited row was written
+	exited    map[uint64]bool // generations whose Exited row was written; guarded by mu
 	endedTurn string          // the turn whose end was received last; guarded by mu
 
 	holeMu sync.Mutex
@@ -142,6 +142,8 @@ func (s *store) recordProto(direction spool.Direction, m proto.Message) error {
 // recordExit writes a generation's Exited row, once over all hosts. Errors leave
 // a hole and are no reason to keep a dead engine.
 func (s *store) recordExit(generation uint64, exit *hostpb.Exited) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.exited[generation] {
 		return
 	}

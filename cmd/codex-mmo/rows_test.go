@@ -232,3 +232,58 @@ func TestDemo(t *testing.T) {
 		t.Errorf("processes of the demo live on: %+v %v", left, err)
 	}
 }
+
+// TestReadersChangeNothing: listing sessions after everything died still reads
+// what was recorded last; looking at one brings it to the truth.
+//
+// Spec: R007
+func TestReadersChangeNothing(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, slowScript, 0)
+	tm.start("go")
+	tm.awaitWorkerShell()
+	tm.look()
+	keeper := tm.process("keeper", false)
+	testkit.Stop(t, keeper) // so that it restarts nothing meanwhile
+	for _, id := range []process.Identity{
+		tm.process("supervisor", false), tm.process("host", false), tm.process("host", true),
+		tm.process("app-server", false), tm.process("app-server", true), keeper,
+	} {
+		testkit.Kill9(t, id)
+	}
+	if err := tm.cmd.Process.Signal(os.Interrupt); err != nil { // or exec would bring it back
+		t.Fatal(err)
+	}
+	testkit.Await(t, tm.exited, "the end of exec")
+	for range 2 {
+		out, errs, code := tm.run("sessions")
+		if code != 0 || !strings.Contains(out, tm.session) || !strings.Contains(out, "  running  ") {
+			t.Fatalf("sessions exited %d: %s%s", code, out, errs)
+		}
+	}
+	if got := tm.settled(); got.Status != "suspended" || got.RootThreadID == "" || got.Recoveries != 0 {
+		t.Errorf("status says %s on thread %q after %d recoveries, want suspended on its thread after 0", got.Status, got.RootThreadID, got.Recoveries)
+	}
+	if j := tm.job(); j.Status != "suspended" || j.ResultKind != "partial" {
+		t.Errorf("the job is %s with a %q result, want suspended with a partial one", j.Status, j.ResultKind)
+	}
+	tm.assertClean()
+}
+
+// settled looks at the session until it needs no supervisor any more.
+func (tm *team) settled() *control.SessionView {
+	tm.t.Helper()
+	for {
+		view := tm.stored()
+		if !view.Supervised {
+			return view
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
+		client := control.Dial(tm.folders.ControlSocket(tm.session), nil) // fails at once when it is gone
+		err := client.Follow(ctx, control.Meta{}, control.FollowRequest{}, func(control.FollowEvent) error { return nil })
+		cancel()
+		if ctx.Err() == context.DeadlineExceeded {
+			tm.t.Fatalf("the session does not settle: %v", err)
+		}
+	}
+}

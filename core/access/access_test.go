@@ -65,6 +65,9 @@ func TestMay(t *testing.T) {
 		{"wait", all, "child grandchild", "", all},
 		{"result", all, "child grandchild", "", all},
 		{"cancel", all, "child grandchild", "", all},
+		{"accept", all, "child grandchild", "", all},
+		{"reject", all, "child grandchild", "", all},
+		{"integrate", all, "child grandchild", "", all},
 		{"stop", "", "", "", all},
 		{"follow", "", "", "", all},
 		{"audit", "", "", "", all},
@@ -85,6 +88,9 @@ func TestMay(t *testing.T) {
 				}
 				if err != nil && core.KindOf(err) != core.KindPermission {
 					t.Errorf("May(%q, %q, %s) has kind %s, want %s", c.caller.Role, tc.verb, j.name, core.KindOf(err), core.KindPermission)
+				}
+				if err != nil && strings.Contains(c.want, "child") && !strings.Contains(err.Error(), "not a descendant") {
+					t.Errorf("May(%q, %q, %s) = %q, want `not a descendant` in it", c.caller.Role, tc.verb, j.name, err)
 				}
 			}
 		}

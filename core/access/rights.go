@@ -47,17 +47,20 @@ const (
 // is not in it is refused. Which agents a caller may spawn is not a right but a
 // grant of its profile, checked where jobs are admitted.
 var rights = map[string]map[Role]reach{
-	"hello":   {RoleRoot: session, RoleWorker: session, RoleNative: session, RoleOperator: session},
-	"caller":  {RoleRoot: session, RoleWorker: session, RoleOperator: session},
-	"spawn":   {RoleRoot: session, RoleWorker: session},
-	"session": {RoleRoot: session, RoleOperator: session},
-	"jobs":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"wait":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"result":  {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"cancel":  {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"stop":    {RoleOperator: session},
-	"follow":  {RoleOperator: session},
-	"audit":   {RoleOperator: session},
+	"hello":     {RoleRoot: session, RoleWorker: session, RoleNative: session, RoleOperator: session},
+	"caller":    {RoleRoot: session, RoleWorker: session, RoleOperator: session},
+	"spawn":     {RoleRoot: session, RoleWorker: session},
+	"session":   {RoleRoot: session, RoleOperator: session},
+	"jobs":      {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"wait":      {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"result":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"cancel":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"accept":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"reject":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"integrate": {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"stop":      {RoleOperator: session},
+	"follow":    {RoleOperator: session},
+	"audit":     {RoleOperator: session},
 }
 
 // May returns nil when caller may use the verb on the job, which belongs to the

@@ -132,7 +132,7 @@ func TestLoadsWithoutWarning(t *testing.T) {
 		t.Errorf("the thread has model %q and policy %q, want those of the home", th.echo.Model, th.echo.ApprovalPolicy)
 	}
 	offered := strings.Join(th.model.Engine.Requests()[0].Conversation.Tools, " ")
-	for _, never := range []string{"agent_other", "goal", "multi_agent", "spawn_agent", "web_search"} {
+	for _, never := range []string{"agent_other", "multi_agent", "spawn_agent", "web_search"} {
 		if strings.Contains(offered, never) {
 			t.Errorf("the model is offered %q, want no %s", offered, never)
 		}

@@ -145,14 +145,11 @@ func readRefusal(resp *http.Response) error {
 	return errorOf(body.Error)
 }
 
-// repeatable says which verbs may be sent again after an unknown outcome
-// without a key: those that only look, or that only mark as read.
+// repeatable says which requests may be sent again after an unknown outcome:
+// those that only look or mark as read, and those whose key lets the supervisor
+// tell a repeat. A stop has no memory of its own that would.
 func repeatable(verb string, meta Meta) bool {
-	switch verb {
-	case VerbSpawn, VerbCancel:
-		return meta.key() != ""
-	}
-	return !changes(verb)
+	return !changes(verb) || verb != VerbStop && meta.key() != ""
 }
 
 // call sends request until it is answered, the context ends, or no supervisor
@@ -198,7 +195,11 @@ func call[Resp any](ctx context.Context, c *Client, verb string, meta Meta, enco
 
 // changes reports whether a verb has an effect that a repeat would double.
 func changes(verb string) bool {
-	return verb == VerbSpawn || verb == VerbCancel || verb == VerbStop
+	switch verb {
+	case VerbSpawn, VerbCancel, VerbAccept, VerbReject, VerbIntegrate, VerbStop:
+		return true
+	}
+	return false
 }
 
 // absent reports whether a dial failed because no supervisor is there yet.

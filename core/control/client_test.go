@@ -24,28 +24,18 @@ func TestBadMetaNeverLeaves(t *testing.T) {
 	}
 }
 
-// TestLeavingEndsOnlyTheWait has a client leave a wait and a spawn: the wait's
-// context ends, the spawn runs on.
-func TestLeavingEndsOnlyTheWait(t *testing.T) {
-	entered := make(chan context.Context, 1)
+// TestLeavingEndsTheWait has a client leave a wait: its context ends.
+func TestLeavingEndsTheWait(t *testing.T) {
+	entered := make(chan struct{})
 	waitEnded := make(chan error, 1)
-	release := make(chan struct{})
-	spawned := make(chan error, 1)
 	c := start(t, &controltest.Handler{
 		OnWait: func(ctx context.Context, _ control.Call, _ control.WaitRequest) (*control.WaitResponse, error) {
-			entered <- ctx
+			close(entered)
 			<-ctx.Done()
 			waitEnded <- context.Cause(ctx)
 			return nil, ctx.Err()
 		},
-		OnSpawn: func(ctx context.Context, _ control.Call, _ control.SpawnRequest) (*control.SpawnResponse, error) {
-			entered <- ctx
-			<-release
-			spawned <- ctx.Err()
-			return &control.SpawnResponse{}, nil
-		},
 	}, nil)
-
 	ctx, leave := context.WithCancel(bounded(t))
 	returned := make(chan error, 1)
 	go func() {
@@ -60,20 +50,75 @@ func TestLeavingEndsOnlyTheWait(t *testing.T) {
 	if err := <-returned; core.KindOf(err) != core.KindUnavailable || !errors.Is(err, context.Canceled) {
 		t.Errorf("Wait = %v, want an UnavailableError about the context", err)
 	}
+}
 
-	ctx, leave = context.WithCancel(bounded(t))
-	go func() {
-		_, err := c.Spawn(ctx, control.Meta{RequestKey: "k"}, control.SpawnRequest{})
-		returned <- err
-	}()
-	<-entered
-	leave()
-	if err := <-returned; core.KindOf(err) != core.KindDeliveryUnknown {
-		t.Errorf("Spawn = %v, want ControlDeliveryUnknown", err)
+// slow is a handler method that says when it was entered, waits for its release
+// or the end of its context, and tells what became of that.
+func slow[Req, Resp any](entered chan<- string, release <-chan struct{}, ended chan<- error) func(context.Context, control.Call, Req) (*Resp, error) {
+	return func(ctx context.Context, call control.Call, _ Req) (*Resp, error) {
+		entered <- call.Key()
+		select {
+		case <-release:
+		case <-ctx.Done():
+		}
+		ended <- ctx.Err()
+		return new(Resp), nil
 	}
-	close(release)
-	if err := <-spawned; err != nil {
-		t.Errorf("the spawn's context ended with its client: %v", err)
+}
+
+// TestLeavingUndoesNothing has a client leave in the middle of each call that
+// changes something: the client is told that it does not know, and the call runs
+// on.
+func TestLeavingUndoesNothing(t *testing.T) {
+	entered, release, ended := make(chan string, 1), make(chan struct{}, 1), make(chan error, 1)
+	c := start(t, &controltest.Handler{
+		OnSpawn:     slow[control.SpawnRequest, control.SpawnResponse](entered, release, ended),
+		OnCancel:    slow[control.CancelRequest, control.CancelResponse](entered, release, ended),
+		OnAccept:    slow[control.DispositionRequest, control.DispositionResponse](entered, release, ended),
+		OnReject:    slow[control.DispositionRequest, control.DispositionResponse](entered, release, ended),
+		OnIntegrate: slow[control.IntegrateRequest, control.IntegrateResponse](entered, release, ended),
+		OnStop:      slow[control.StopRequest, control.StopResponse](entered, release, ended),
+		OnHello: func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error) {
+			return &control.HelloResponse{}, nil
+		},
+	}, nil)
+	meta := control.Meta{RequestKey: "k"}
+	for name, do := range map[string]func(context.Context) error{
+		"spawn":  func(ctx context.Context) error { _, err := c.Spawn(ctx, meta, control.SpawnRequest{}); return err },
+		"cancel": func(ctx context.Context) error { _, err := c.Cancel(ctx, meta, control.CancelRequest{}); return err },
+		"accept": func(ctx context.Context) error {
+			_, err := c.Accept(ctx, meta, control.DispositionRequest{})
+			return err
+		},
+		"reject": func(ctx context.Context) error {
+			_, err := c.Reject(ctx, meta, control.DispositionRequest{})
+			return err
+		},
+		"integrate": func(ctx context.Context) error {
+			_, err := c.Integrate(ctx, meta, control.IntegrateRequest{})
+			return err
+		},
+		"stop": func(ctx context.Context) error { _, err := c.Stop(ctx, meta, control.StopRequest{}); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, leave := context.WithCancel(bounded(t))
+			returned := make(chan error, 1)
+			go func() { returned <- do(ctx) }()
+			if key := <-entered; key != "key/k" {
+				t.Errorf("the call came with key %q, want key/k", key)
+			}
+			leave()
+			if err := <-returned; core.KindOf(err) != core.KindDeliveryUnknown {
+				t.Errorf("the call = %v, want ControlDeliveryUnknown", err)
+			}
+			if _, err := c.Hello(bounded(t)); err != nil { // the server has had time to see the client leave
+				t.Fatal(err)
+			}
+			release <- struct{}{}
+			if err := <-ended; err != nil {
+				t.Errorf("the call's context ended with its client: %v", err)
+			}
+		})
 	}
 }
 
@@ -137,9 +182,12 @@ func breaker(t *testing.T, path string, times int32) *atomic.Int32 {
 				return
 			}
 			_, _ = conn.Read(make([]byte, 64<<10))
-			_ = conn.Close()
-			if requests.Add(1) == times {
+			last := requests.Add(1) == times
+			if last {
 				_ = l.Close()
+			}
+			_ = conn.Close() // after all else, because the client goes on at this
+			if last {
 				return
 			}
 		}
@@ -179,6 +227,30 @@ func TestRepeats(t *testing.T) {
 		}, false, true},
 		{"cancel without a key", func(ctx context.Context, c *control.Client) error {
 			_, err := c.Cancel(ctx, control.Meta{}, control.CancelRequest{})
+			return err
+		}, false, true},
+		{"accept with a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Accept(ctx, key, control.DispositionRequest{})
+			return err
+		}, true, true},
+		{"accept without a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Accept(ctx, control.Meta{}, control.DispositionRequest{})
+			return err
+		}, false, true},
+		{"reject with a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Reject(ctx, key, control.DispositionRequest{})
+			return err
+		}, true, true},
+		{"reject without a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Reject(ctx, control.Meta{}, control.DispositionRequest{})
+			return err
+		}, false, true},
+		{"integrate with a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Integrate(ctx, key, control.IntegrateRequest{})
+			return err
+		}, true, true},
+		{"integrate without a key", func(ctx context.Context, c *control.Client) error {
+			_, err := c.Integrate(ctx, control.Meta{}, control.IntegrateRequest{})
 			return err
 		}, false, true},
 		{"stop", func(ctx context.Context, c *control.Client) error {

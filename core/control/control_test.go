@@ -82,6 +82,52 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestDispositions sends the verbs that decide about a result, and checks that
+// each reaches its own method with all of its fields.
+func TestDispositions(t *testing.T) {
+	var got []any
+	job := control.JobView{
+		JobID: "j", ResultState: "accepted",
+		Patch: &control.PatchView{ChangedPaths: []string{"a"}, TotalPaths: 1, SHA256: "00", BaseCommit: "11"},
+	}
+	c := start(t, &controltest.Handler{
+		OnAccept: func(_ context.Context, _ control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+			got = append(got, "accept", r)
+			return &control.DispositionResponse{Job: job}, nil
+		},
+		OnReject: func(_ context.Context, _ control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+			got = append(got, "reject", r)
+			return &control.DispositionResponse{}, nil
+		},
+		OnIntegrate: func(_ context.Context, _ control.Call, r control.IntegrateRequest) (*control.IntegrateResponse, error) {
+			got = append(got, "integrate", r)
+			return &control.IntegrateResponse{Job: job, ChangedPaths: []string{"a"}}, nil
+		},
+	}, nil)
+	decision := control.DispositionRequest{JobID: "j", Reason: "why"}
+	integration := control.IntegrateRequest{JobID: "j", Reason: "why", AllowFlagged: true}
+	accepted, err := c.Accept(bounded(t), control.Meta{}, decision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Reject(bounded(t), control.Meta{}, decision); err != nil {
+		t.Fatal(err)
+	}
+	integrated, err := c.Integrate(bounded(t), control.Meta{}, integration)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]any{"accept", decision, "reject", decision, "integrate", integration}, got); d != "" {
+		t.Errorf("calls differ (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(&control.DispositionResponse{Job: job}, accepted); d != "" {
+		t.Errorf("Accept differs (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(&control.IntegrateResponse{Job: job, ChangedPaths: []string{"a"}}, integrated); d != "" {
+		t.Errorf("Integrate differs (-want +got):\n%s", d)
+	}
+}
+
 func TestKey(t *testing.T) {
 	for _, tc := range []struct {
 		call control.Call
@@ -120,7 +166,8 @@ func TestOperator(t *testing.T) {
 func TestEveryVerbHasARight(t *testing.T) {
 	for _, verb := range []string{
 		control.VerbHello, control.VerbCaller, control.VerbSession, control.VerbJobs, control.VerbWait,
-		control.VerbResult, control.VerbCancel, control.VerbStop, control.VerbFollow, control.VerbAudit,
+		control.VerbResult, control.VerbCancel, control.VerbAccept, control.VerbReject, control.VerbIntegrate,
+		control.VerbStop, control.VerbFollow, control.VerbAudit,
 	} {
 		if err := access.May(access.Caller{Role: access.RoleOperator}, verb, access.Job{}); err != nil {
 			t.Errorf("the operator may not use %s: %v", verb, err)

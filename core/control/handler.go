@@ -62,9 +62,14 @@ func (m Meta) key() string {
 // with its kind; any other counts as a RuntimeError.
 //
 // The context of Wait and Follow ends when the client leaves, and with the
-// cause ErrDraining when the server shuts down. That of Spawn, Cancel and Stop
-// ends only when the server is closed by force: a client that leaves does not
-// undo what it asked for. The others end when the client leaves.
+// cause ErrDraining when the server shuts down. That of Spawn, Cancel, Accept,
+// Reject, Integrate and Stop ends only when the server is closed by force: a
+// client that leaves does not undo what it asked for. The others end when the
+// client leaves.
+//
+// Spawn, Cancel, Accept, Reject and Integrate may come again with the same
+// Call.Key, because the answer was lost or a model repeats itself; the Handler
+// then answers as it did the first time and changes nothing.
 type Handler interface {
 	Hello(context.Context, Call, HelloRequest) (*HelloResponse, error)
 	Caller(context.Context, Call, CallerRequest) (*CallerResponse, error)
@@ -74,6 +79,9 @@ type Handler interface {
 	Wait(context.Context, Call, WaitRequest) (*WaitResponse, error)
 	Result(context.Context, Call, ResultRequest) (*ResultResponse, error)
 	Cancel(context.Context, Call, CancelRequest) (*CancelResponse, error)
+	Accept(context.Context, Call, DispositionRequest) (*DispositionResponse, error)
+	Reject(context.Context, Call, DispositionRequest) (*DispositionResponse, error)
+	Integrate(context.Context, Call, IntegrateRequest) (*IntegrateResponse, error)
 	Stop(context.Context, Call, StopRequest) (*StopResponse, error)
 	Audit(context.Context, Call, AuditRequest) (*AuditResponse, error)
 	// Follow calls emit for each event, from one goroutine, until the context

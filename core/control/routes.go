@@ -26,17 +26,20 @@ const (
 
 // routes is every verb of version 1.
 var routes = map[string]route{
-	VerbHello:   verb(untilClientLeaves, Handler.Hello),
-	VerbCaller:  verb(untilClientLeaves, Handler.Caller),
-	VerbSession: verb(untilClientLeaves, Handler.Session),
-	VerbSpawn:   verb(toItsEnd, Handler.Spawn),
-	VerbJobs:    verb(untilClientLeaves, Handler.Jobs),
-	VerbWait:    verb(parked, Handler.Wait),
-	VerbResult:  verb(untilClientLeaves, Handler.Result),
-	VerbCancel:  verb(toItsEnd, Handler.Cancel),
-	VerbStop:    verb(toItsEnd, Handler.Stop),
-	VerbAudit:   verb(untilClientLeaves, Handler.Audit),
-	VerbFollow:  (*Server).follow,
+	VerbHello:     verb(untilClientLeaves, Handler.Hello),
+	VerbCaller:    verb(untilClientLeaves, Handler.Caller),
+	VerbSession:   verb(untilClientLeaves, Handler.Session),
+	VerbSpawn:     verb(toItsEnd, Handler.Spawn),
+	VerbJobs:      verb(untilClientLeaves, Handler.Jobs),
+	VerbWait:      verb(parked, Handler.Wait),
+	VerbResult:    verb(untilClientLeaves, Handler.Result),
+	VerbCancel:    verb(toItsEnd, Handler.Cancel),
+	VerbAccept:    verb(toItsEnd, Handler.Accept),
+	VerbReject:    verb(toItsEnd, Handler.Reject),
+	VerbIntegrate: verb(toItsEnd, Handler.Integrate),
+	VerbStop:      verb(toItsEnd, Handler.Stop),
+	VerbAudit:     verb(untilClientLeaves, Handler.Audit),
+	VerbFollow:    (*Server).follow,
 }
 
 // verb makes the route of a verb that takes one object and answers with one.

@@ -67,6 +67,24 @@ func (c *Client) Cancel(ctx context.Context, m Meta, r CancelRequest) (*CancelRe
 	return call[CancelResponse](ctx, c, VerbCancel, m, fixed(r))
 }
 
+// Accept records that the result of a job is good. Over a lost connection it is
+// like Spawn.
+func (c *Client) Accept(ctx context.Context, m Meta, r DispositionRequest) (*DispositionResponse, error) {
+	return call[DispositionResponse](ctx, c, VerbAccept, m, fixed(r))
+}
+
+// Reject records that the result of a job is of no use. Over a lost connection
+// it is like Spawn.
+func (c *Client) Reject(ctx context.Context, m Meta, r DispositionRequest) (*DispositionResponse, error) {
+	return call[DispositionResponse](ctx, c, VerbReject, m, fixed(r))
+}
+
+// Integrate brings an accepted job's patch into the workspace. Over a lost
+// connection it is like Spawn.
+func (c *Client) Integrate(ctx context.Context, m Meta, r IntegrateRequest) (*IntegrateResponse, error) {
+	return call[IntegrateResponse](ctx, c, VerbIntegrate, m, fixed(r))
+}
+
 // Stop ends the session. It is never repeated.
 func (c *Client) Stop(ctx context.Context, m Meta, r StopRequest) (*StopResponse, error) {
 	return call[StopResponse](ctx, c, VerbStop, m, fixed(r))

@@ -16,6 +16,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"github.com/hashicorp/go-plugin/runner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
@@ -49,7 +51,8 @@ func Start(ctx context.Context, spec *Spec, record func(process.Identity) error)
 	switch {
 	case ctx.Err() != nil: // the caller's own end says more than what it broke
 		err = fmt.Errorf("given up: %w", context.Cause(ctx))
-	case bounded.Err() != nil:
+	// The plugin's side of a call may notice the deadline first.
+	case bounded.Err() != nil, status.Code(err) == codes.DeadlineExceeded:
 		err = refused("not ready within %v: %w", s.Timeout, err)
 	case errors.Is(err, ErrRefused):
 		l.lastWords(bounded)

@@ -176,7 +176,7 @@ func TestRetireReportsSurvivors(t *testing.T) {
 	}}
 	began := time.Now()
 	survivors, err := process.Retire(t.Context(), leader.Identity(), &process.RetireOptions{
-		KillWait: 50 * time.Millisecond, Table: table,
+		KillWait: time.Second, Table: table,
 	})
 	if diff := cmp.Diff([]process.Identity{table.unkillable.Identity}, survivors); diff != "" {
 		t.Errorf("survivors (-want +got):\n%s", diff)

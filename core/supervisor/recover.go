@@ -164,7 +164,9 @@ func (a *agent) replaceHost(ctx context.Context) error {
 	}
 	a.subscribe()
 	a.follow("notice", "engine adopted; the turn was not disturbed")
-	if a.rec.ThreadID == "" {
+	if a.rec.ThreadID == "" || answer.GetState().GetStatus() == "notLoaded" {
+		// An idle engine unloads a thread that nobody watched: opened again, it
+		// is sent its isolation again.
 		opened, err := a.openThread(ctx)
 		if err != nil {
 			return err

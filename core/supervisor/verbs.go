@@ -139,7 +139,10 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 // tools lists what a caller is offered, in the order it is offered in.
 func tools(caller access.Caller, spawns bool) []string {
 	if caller.Role == access.RoleRoot || spawns {
-		return []string{"agent_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel"}
+		return []string{
+			"agent_spawn", "agents_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel",
+			"agent_result_accept", "agent_result_reject", "agent_patch_integrate",
+		}
 	}
 	return []string{"agent_status", "agents_wait", "agent_result"}
 }

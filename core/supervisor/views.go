@@ -52,7 +52,7 @@ func ViewSession(rec *store.Session) *control.SessionView {
 		Kind: rec.Kind, Status: string(rec.Status), Workspace: rec.Workspace, RootAgent: rec.RootAgent,
 		RunID: run, RunSequence: rec.RunSequence, CreatedAt: rec.CreatedAt, StartedAt: rec.StartedAt,
 		FinishedAt: rec.FinishedAt, LastActiveAt: rec.LastActiveAt, Error: rec.Error, Failure: viewFailure(rec.Failure),
-		ResultKind: rec.RootResultKind, RuntimeCurrent: runtimeCurrent(rec.Binary), Deferred: rec.Deferred,
+		ResultKind: rec.RootResultKind, RuntimeCurrent: runtimeCurrent(rec.Binary, ownDigest), Deferred: rec.Deferred,
 		Codex: control.CodexView{Version: rec.Codex.Version, SHA256: rec.Codex.SHA256, Verdict: rec.Codex.Verdict},
 	}
 }
@@ -89,7 +89,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 		TaskKind: j.TaskKind, Mode: j.Mode, Status: string(j.Status), Revision: j.Revision,
 		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState), ControlRevision: j.ControlRevision,
 		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, LastProgressAt: j.LastProgressAt,
-		RuntimeCurrent: runtimeCurrent(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
+		RuntimeCurrent: runtimeCurrent(binary, ownDigest), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
 		CancelReason: j.CancelReason, RolledBack: j.RolledBack,
 	}
 	if j.Usage != nil {
@@ -271,8 +271,8 @@ var ownDigest = sync.OnceValues(func() (string, error) {
 
 // runtimeCurrent reports whether a session runs on this very build. A digest
 // that can't be computed is not this build's; it is no error.
-func runtimeCurrent(pin store.BinaryPin) bool {
-	own, err := ownDigest()
+func runtimeCurrent(pin store.BinaryPin, digest func() (string, error)) bool {
+	own, err := digest()
 	return err == nil && own == pin.SHA256
 }
 

@@ -243,7 +243,7 @@ func (s *Supervisor) Cancel(ctx context.Context, call control.Call, r control.Ca
 			if rec.Status.Terminal() || rec.Status == core.JobCancelling {
 				continue
 			}
-			err = s.audit(tx, "agent_cancelled", id, firstOf(caller.Agent, string(caller.Role)), map[string]any{"reason": r.Reason, "cascade": r.Cascade})
+			err = s.audit(tx, "agent_cancelled", id, callerName(caller), map[string]any{"reason": r.Reason, "cascade": r.Cascade})
 			if err != nil {
 				return err
 			}

@@ -16,17 +16,20 @@ import (
 
 // Handler answers each verb with its function, or refuses it when that is nil.
 type Handler struct {
-	OnHello   func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error)
-	OnCaller  func(context.Context, control.Call, control.CallerRequest) (*control.CallerResponse, error)
-	OnSession func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error)
-	OnSpawn   func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error)
-	OnJobs    func(context.Context, control.Call, control.JobsRequest) (*control.JobsResponse, error)
-	OnWait    func(context.Context, control.Call, control.WaitRequest) (*control.WaitResponse, error)
-	OnResult  func(context.Context, control.Call, control.ResultRequest) (*control.ResultResponse, error)
-	OnCancel  func(context.Context, control.Call, control.CancelRequest) (*control.CancelResponse, error)
-	OnStop    func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
-	OnAudit   func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
-	OnFollow  func(context.Context, control.Call, control.FollowRequest, func(control.FollowEvent) error) error
+	OnHello     func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error)
+	OnCaller    func(context.Context, control.Call, control.CallerRequest) (*control.CallerResponse, error)
+	OnSession   func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error)
+	OnSpawn     func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error)
+	OnJobs      func(context.Context, control.Call, control.JobsRequest) (*control.JobsResponse, error)
+	OnWait      func(context.Context, control.Call, control.WaitRequest) (*control.WaitResponse, error)
+	OnResult    func(context.Context, control.Call, control.ResultRequest) (*control.ResultResponse, error)
+	OnCancel    func(context.Context, control.Call, control.CancelRequest) (*control.CancelResponse, error)
+	OnAccept    func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
+	OnReject    func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
+	OnIntegrate func(context.Context, control.Call, control.IntegrateRequest) (*control.IntegrateResponse, error)
+	OnStop      func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
+	OnAudit     func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
+	OnFollow    func(context.Context, control.Call, control.FollowRequest, func(control.FollowEvent) error) error
 }
 
 var _ control.Handler = (*Handler)(nil)
@@ -76,6 +79,21 @@ func (h *Handler) Result(ctx context.Context, c control.Call, r control.ResultRe
 // Cancel calls OnCancel.
 func (h *Handler) Cancel(ctx context.Context, c control.Call, r control.CancelRequest) (*control.CancelResponse, error) {
 	return serve(ctx, c, r, h.OnCancel)
+}
+
+// Accept calls OnAccept.
+func (h *Handler) Accept(ctx context.Context, c control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+	return serve(ctx, c, r, h.OnAccept)
+}
+
+// Reject calls OnReject.
+func (h *Handler) Reject(ctx context.Context, c control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+	return serve(ctx, c, r, h.OnReject)
+}
+
+// Integrate calls OnIntegrate.
+func (h *Handler) Integrate(ctx context.Context, c control.Call, r control.IntegrateRequest) (*control.IntegrateResponse, error) {
+	return serve(ctx, c, r, h.OnIntegrate)
 }
 
 // Stop calls OnStop.

@@ -1,0 +1,76 @@
+package supervisor
+
+import (
+	"context"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+// Accept records that a result that was read is taken.
+func (s *Supervisor) Accept(ctx context.Context, call control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+	return s.dispose(ctx, call, control.VerbAccept, r, core.ResultAccepted)
+}
+
+// Reject records that a result that was read is refused.
+func (s *Supervisor) Reject(ctx context.Context, call control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+	return s.dispose(ctx, call, control.VerbReject, r, core.ResultRejected)
+}
+
+// dispose moves a result from read to accepted or rejected. A repeat of the
+// same answer is the same answer.
+func (s *Supervisor) dispose(ctx context.Context, call control.Call, verb string, r control.DispositionRequest, to core.ResultState) (*control.DispositionResponse, error) {
+	caller, err := s.admitReason(ctx, call, verb, r.JobID, r.Reason)
+	if err != nil {
+		return nil, err
+	}
+	err = s.updateJob(ctx, r.JobID, func(tx *store.Tx, j *store.Job) error {
+		if j.ResultState == to {
+			return errUnchanged
+		}
+		if j.ResultState != core.ResultRead {
+			return core.Errorf(core.KindRuntime, "the result must be read before it is %s; it is %q", to, j.ResultState).
+				WithRemedy("read it with agent_result first")
+		}
+		j.ResultState = to
+		return s.audit(tx, "agent_result_"+string(to), j.JobID, callerName(caller), map[string]any{
+			"reason": r.Reason, "result_sha256": j.Result.SHA256,
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	j, err := s.cachedJob(r.JobID)
+	if err != nil {
+		return nil, err
+	}
+	return &control.DispositionResponse{Job: s.jobView(j)}, nil
+}
+
+// admitReason admits a call about a job that must say why.
+func (s *Supervisor) admitReason(ctx context.Context, call control.Call, verb, job, reason string) (access.Caller, error) {
+	if n := utf8.RuneCountInString(reason); n > maxReason || strings.TrimSpace(reason) == "" {
+		return access.Caller{}, core.Errorf(core.KindValue, "a reason has 1 to at most %d characters", maxReason).WithRemedy("say in one sentence why")
+	}
+	j, err := s.cachedJob(job)
+	if err != nil {
+		return access.Caller{}, err
+	}
+	return s.admit(ctx, call, verb, j)
+}
+
+// callerName is how the audit trail names a caller.
+func callerName(c access.Caller) string { return firstOf(c.Agent, string(c.Role)) }
+
+// Integrate brings an accepted patch into the workspace.
+func (s *Supervisor) Integrate(ctx context.Context, call control.Call, r control.IntegrateRequest) (*control.IntegrateResponse, error) {
+	if _, err := s.admitReason(ctx, call, control.VerbIntegrate, r.JobID, r.Reason); err != nil {
+		return nil, err
+	}
+	return nil, core.Errorf(core.KindRuntime, "job %s has no patch: it was read-only", r.JobID).
+		WithRemedy("accept or reject its result")
+}

@@ -1,0 +1,88 @@
+package supervisor
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+// TestRuntimeCurrent: every public view says whether the work runs on this
+// build; a digest that can't be had is no error and says no.
+//
+// Spec: R047
+func TestRuntimeCurrent(t *testing.T) {
+	t.Parallel()
+	own := func() (string, error) { return "aa", nil }
+	unreadable := func() (string, error) { return "", errors.New("no such file") }
+	for _, tt := range []struct {
+		name   string
+		pin    string
+		digest func() (string, error)
+		want   bool
+	}{
+		{"the same build", "aa", own, true},
+		{"another build", "bb", own, false},
+		{"an unreadable build", "aa", unreadable, false},
+		{"nothing recorded and nothing readable", "", unreadable, false},
+	} {
+		if got := runtimeCurrent(store.BinaryPin{SHA256: tt.pin}, tt.digest); got != tt.want {
+			t.Errorf("%s: runtime_current = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	for name, view := range map[string]any{
+		"session": ViewSession(&store.Session{}),
+		"job":     ViewJob(&store.Job{}, nil, store.BinaryPin{}),
+	} {
+		raw, err := json.Marshal(view)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := fields["runtime_current"]; !ok || got != false {
+			t.Errorf("the view of an empty %s has runtime_current %v (%v), want false", name, got, ok)
+		}
+	}
+}
+
+// TestUndelivered: a spawn whose answer never reached the model is repeated
+// under its old key, once, and only by the same request in the same turn.
+func TestUndelivered(t *testing.T) {
+	t.Parallel()
+	call := func(turn, id string) control.Call {
+		return control.Call{ThreadID: "th", TurnID: turn, CallID: id}
+	}
+	request := func(task string) control.SpawnRequest {
+		return control.SpawnRequest{Agents: []control.SpawnSpec{{Agent: "a", Task: task}}}
+	}
+	const first = "call/th/t1/c1"
+	var u undelivered
+	if got := u.key("ar_1", call("t1", "c1"), request("x")); got != first {
+		t.Fatalf("the first call's key is %q, want %q", got, first)
+	}
+	u.answered("ar_1", call("t1", "c1"), request("x"), first)
+	if got := u.key("ar_1", call("t1", "c2"), request("x")); got != "call/th/t1/c2" {
+		t.Errorf("a delivered spawn was taken for a repeat: %q", got)
+	}
+	u.failed("ar_1", "c1")
+	for name, got := range map[string]string{
+		"another task":  u.key("ar_1", call("t1", "c3"), request("y")),
+		"another turn":  u.key("ar_1", call("t2", "c4"), request("x")),
+		"another agent": u.key("ar_2", call("t1", "c5"), request("x")),
+	} {
+		if got == first {
+			t.Errorf("%s was taken for a repeat", name)
+		}
+	}
+	if got := u.key("ar_1", call("t1", "c6"), request("x")); got != first {
+		t.Errorf("the repeat's key is %q, want %q", got, first)
+	}
+	if got := u.key("ar_1", call("t1", "c7"), request("x")); got == first {
+		t.Error("a second repeat was given the same key: it is a new request")
+	}
+}
