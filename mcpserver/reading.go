@@ -26,9 +26,10 @@ func statusTool() *tool {
 
 // jobList is the result of agent_status.
 type jobList struct {
-	Jobs     []control.JobView `json:"jobs"` // oldest first
-	Omitted  int               `json:"omitted_finished_jobs,omitempty"`
-	Capacity control.Capacity  `json:"capacity"`
+	Jobs         []control.JobView `json:"jobs"` // oldest first
+	Omitted      int               `json:"omitted_finished_jobs,omitempty"`
+	Capacity     control.Capacity  `json:"capacity"`
+	OmittedPaths int               `json:"omitted_paths,omitempty"` // of the jobs' patches
 }
 
 func runStatus(ctx context.Context, s *session, inv invocation) (any, error) {
@@ -47,7 +48,7 @@ func runStatus(ctx context.Context, s *session, inv invocation) (any, error) {
 		return nil, err
 	}
 	jobs := fitting(response.Jobs)
-	return jobList{Jobs: jobs, Omitted: len(response.Jobs) - len(jobs), Capacity: response.Capacity}, nil
+	return jobList{jobs, len(response.Jobs) - len(jobs), response.Capacity, shortenPatches(jobs)}, nil
 }
 
 // fitting keeps all jobs that are not finished and the latest finished ones, as
@@ -55,6 +56,11 @@ func runStatus(ctx context.Context, s *session, inv invocation) (any, error) {
 func fitting(jobs []control.JobView) []control.JobView {
 	room := defaultPage
 	size := func(j control.JobView) int {
+		if j.Patch != nil { // measured at its least; patches have a page of their own
+			patch := *j.Patch
+			shortenPatch(&patch, shortestPatch)
+			j.Patch = &patch
+		}
 		data, err := strictjson.Marshal(j)
 		if err != nil {
 			return 0 // the result as a whole will fail and say so
@@ -118,6 +124,12 @@ func waitTool() *tool {
 	}
 }
 
+// waited is the result of agents_wait.
+type waited struct {
+	*control.WaitResponse
+	OmittedPaths int `json:"omitted_paths,omitempty"` // of the jobs' patches
+}
+
 func runWait(ctx context.Context, s *session, inv invocation) (any, error) {
 	var args struct {
 		JobIDs         []string          `json:"job_ids"`
@@ -142,7 +154,7 @@ func runWait(ctx context.Context, s *session, inv invocation) (any, error) {
 		return nil, err
 	}
 	shortenPreviews(response)
-	return response, nil
+	return waited{response, shortenPatches(response.Jobs)}, nil
 }
 
 // shortenPreviews shares one page among the previews.

@@ -53,15 +53,14 @@ func refused(err error) *rpcError {
 }
 
 // explain tells a model about a supervisor that is away: what is down, that
-// nothing is lost, and what brings it back. A model has no use for the path of
+// nothing is lost, and who can find out why. A model has no use for the path of
 // the socket, so that stays out.
 func (s *session) explain(err error) error {
 	if !errors.Is(err, control.ErrUnreachable) {
 		return err
 	}
 	session := s.cfg.SessionID
-	person := fmt.Sprintf("if it stays down, ask a person to run `codex-mmo status %s`, which says why, "+
-		"and `codex-mmo resume %s`, which brings it back", session, session)
+	person := fmt.Sprintf("if it stays down, ask a person to run `codex-mmo status %s`, which says why", session)
 	down := core.Errorf(core.KindOf(err), "the supervisor of session %s does not answer; nothing is lost: "+
 		"finished results are kept and running jobs go on", session)
 	if down.Kind == core.KindDeliveryUnknown {

@@ -267,7 +267,7 @@ func TestReadersChangeNothing(t *testing.T) {
 	if j := tm.job(); j.Status != "suspended" || j.ResultKind != "partial" {
 		t.Errorf("the job is %s with a %q result, want suspended with a partial one", j.Status, j.ResultKind)
 	}
-	tm.assertClean()
+	tm.assertClean(filepath.Join("state", "sessions", tm.session, "capabilities.json"))
 }
 
 // settled looks at the session until it needs no supervisor any more.

@@ -1,10 +1,12 @@
 package pluginhost_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core/pluginhost"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/plugins"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
@@ -170,6 +173,48 @@ func TestSocketNeedsACertificate(t *testing.T) {
 	defer cancel()
 	if d, err := hostpb.NewHostClient(conn).Describe(ctx, &basepb.DescribeRequest{}); err == nil {
 		t.Errorf("Describe without a certificate = %v", d)
+	}
+}
+
+// Whoever reads a plugin's output may go: writing to nobody does not end it.
+func TestPluginOutlivesItsReaders(t *testing.T) {
+	dir := privateDir(t)
+	if err := plugins.WriteTLS(dir, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self(t))
+	cmd.Env = []string{
+		roleEnv + "=host", plugins.EnvDir + "=" + dir, "PLUGIN_UNIX_SOCKET_DIR=" + dir, "PLUGIN_PROTOCOL_VERSIONS=1",
+		plugins.Handshake.MagicCookieKey + "=" + plugins.Handshake.MagicCookieValue,
+	}
+	stdout, errOut := cmd.StdoutPipe()
+	stderr, errErr := cmd.StderrPipe()
+	if err := errors.Join(errOut, errErr, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(stdout.Close(), stderr.Close()); err != nil {
+		t.Fatal(err)
+	}
+	id, err := process.Lookup(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := pluginhost.Adopt(t.Context(), pluginhost.Ref{
+		Kind: "host", Process: id, Socket: strings.Split(line, "|")[3], Dir: dir, Protocol: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	for range 3 {
+		if _, err := hostpb.NewHostClient(p.Conn()).Read(t.Context(), &hostpb.ReadRequest{}); err != nil {
+			t.Fatalf("Read = %v: the plugin has ended", err)
+		}
 	}
 }
 

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,7 +48,11 @@ func play(role string) int {
 	case "gateway":
 		return exitCode(sdk.ServeGateway(sdk.Info{Name: "echo-gateway", Version: "0.1.0", Drivers: []string{"echo"}}, gatewaypb.UnimplementedGatewayServer{}))
 	case "printing host": // prints before each answer, also to the descriptor
-		return exitCode(sdk.ServeHost(hostInfo, &printingHost{}))
+		stdout, err := syscall.Dup(1) // as a child of the plugin would hold it
+		if err != nil {
+			return exitCode(err)
+		}
+		return exitCode(sdk.ServeHost(hostInfo, &printingHost{stdout: stdout}))
 	case "panicking host":
 		return exitCode(sdk.ServeHost(hostInfo, &panickingHost{}))
 	case "silent host":
@@ -81,6 +87,14 @@ func play(role string) int {
 		block()
 	case "bad certificate":
 		fmt.Printf("1|1|unix|%s|grpc|%s\n", filepath.Join(os.Getenv(plugins.EnvDir), "plugin1"), strings.Repeat("A", 64))
+		block()
+	case "certificate": // as a plugin with automatic TLS says its own
+		raw, err := os.ReadFile(filepath.Join(os.Getenv(plugins.EnvDir), plugins.ServerCertFile))
+		if err != nil {
+			return exitCode(err)
+		}
+		certificate, _ := pem.Decode(raw)
+		fmt.Printf("1|1|unix|%s|grpc|%s\n", filepath.Join(os.Getenv(plugins.EnvDir), "plugin1"), base64.RawStdEncoding.EncodeToString(certificate.Bytes))
 		block()
 	case "long line":
 		_, _ = os.Stdout.Write(bytes.Repeat([]byte("x"), 1<<20))
@@ -139,15 +153,20 @@ func (*echoHost) Drain(context.Context) error {
 }
 
 // printingHost prints more than a pipe holds.
-type printingHost struct{ hostpb.UnimplementedHostServer }
+type printingHost struct {
+	hostpb.UnimplementedHostServer
+	stdout int // descriptor of the pipe that the starter reads
+}
 
-func (*printingHost) Read(context.Context, *hostpb.ReadRequest) (*hostpb.ReadResponse, error) {
+func (h *printingHost) Read(context.Context, *hostpb.ReadRequest) (*hostpb.ReadResponse, error) {
 	for range 4 {
 		text := bytes.Repeat([]byte("p"), 64<<10)
 		fmt.Println(string(text))
 		fmt.Fprintln(os.Stderr, string(text))
-		if _, err := syscall.Write(1, text); err != nil {
-			return nil, err
+		for _, fd := range []int{1, h.stdout} {
+			if _, err := syscall.Write(fd, text); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return &hostpb.ReadResponse{}, nil

@@ -126,6 +126,7 @@ func TestStartRefuses(t *testing.T) {
 		{"foreign socket", []string{"/run/foreign.sock"}},
 		{"no socket", []string{"names no socket"}},
 		{"bad certificate", []string{"server cert"}},
+		{"certificate", []string{"names no socket"}},
 		{"long line", []string{"xxxx"}},
 		{"flood", []string{"flood flood"}},
 		{"orphan keeps stdout", []string{"one line and away"}},

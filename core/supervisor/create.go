@@ -119,11 +119,7 @@ func pinCodex(ctx context.Context, in *CreateInput) (store.CodexPin, error) {
 	return store.CodexPin{Path: pin.Path, SHA256: pin.SHA256, Version: pin.Version, SchemaSHA256: pin.SchemaSHA256, Verdict: pin.Verdict}, nil
 }
 
-// testedCodex is the version that `make codex` fetches.
-const testedCodex = "0.149.0"
-
-// codexCache lists the folders into which `make codex` puts the Codex that
-// this release is tested with.
+// codexCache lists the folders into which `make codex` puts a Codex.
 func codexCache(getenv func(string) string) []string {
 	base := getenv("XDG_CACHE_HOME")
 	if base == "" && getenv("HOME") != "" {
@@ -132,7 +128,7 @@ func codexCache(getenv func(string) string) []string {
 	if base == "" {
 		return nil
 	}
-	return []string{filepath.Join(base, "codex-mmo", "codex", testedCodex)}
+	return codexbin.CacheDirs(base)
 }
 
 // pinBinary keeps the running build under its digest, so that an upgrade never

@@ -31,23 +31,38 @@ func TestFinalise(t *testing.T) {
 		want    store.Job
 	}{
 		{
-			"a completed turn", store.Job{Status: core.JobRunning}, completed, ref, true,
+			"a completed turn",
+			store.Job{Status: core.JobRunning},
+			completed, ref, true,
 			store.Job{Status: core.JobCompleted, FinishedAt: &now, Result: ref, ResultKind: core.ResultFinal, ResultState: core.ResultUnread},
 		},
 		{
-			"completion after a cancel", store.Job{Status: core.JobCancelling, CancelReason: "enough", Usage: usage}, completed, ref, true,
+			"completion after a cancel",
+			store.Job{Status: core.JobCancelling, CancelReason: "enough", Usage: usage},
+			completed, ref, true,
 			store.Job{Status: core.JobCancelled, CancelReason: "enough", Usage: usage, FinishedAt: &now},
 		},
 		{
-			"a failure after a cancel", store.Job{Status: core.JobCancelling, CancelReason: "enough", Usage: usage}, failed, store.FileRef{}, true,
+			"a failure after a cancel",
+			store.Job{Status: core.JobCancelling, CancelReason: "enough", Usage: usage},
+			failed,
+			store.FileRef{},
+			true,
 			store.Job{Status: core.JobCancelled, CancelReason: "enough", Usage: usage, Warning: "it broke", FinishedAt: &now},
 		},
 		{
-			"a failure", store.Job{Status: core.JobRunning, Usage: usage}, failed, store.FileRef{}, true,
+			"a failure",
+			store.Job{Status: core.JobRunning, Usage: usage},
+			failed,
+			store.FileRef{},
+			true,
 			store.Job{Status: core.JobFailed, Usage: usage, Error: "it broke", Failure: failure, FinishedAt: &now},
 		},
 		{
-			"a suspension has no end", store.Job{Status: core.JobRunning}, ending{job: core.JobSuspended, kind: core.ResultPartial}, ref, true,
+			"a suspension has no end",
+			store.Job{Status: core.JobRunning},
+			ending{job: core.JobSuspended, kind: core.ResultPartial},
+			ref, true,
 			store.Job{Status: core.JobSuspended, Result: ref, ResultKind: core.ResultPartial, ResultState: core.ResultUnread},
 		},
 		{"late completion of a stopped job", store.Job{Status: core.JobStopped}, completed, ref, false, store.Job{Status: core.JobStopped}},

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/codexbin"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/pluginhost"
 	"github.com/codex-mmo/codex-mmo/core/process"
@@ -167,6 +168,9 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 		}
 	}
 	codex := s.cachedSession().Codex
+	if dir := codexbin.HelperDir(codex.Path); dir != "" { // its sandbox helper, or it warns at every start
+		env["PATH"] += string(filepath.ListSeparator) + dir
+	}
 	return &hostpb.LaunchRequest{
 		Fence: a.fence(), AgentRef: a.ref, Generation: generation,
 		EnginePath: codex.Path, EngineSha256: codex.SHA256, EngineHome: a.rec.Home, Cwd: a.cwd(), Env: env,

@@ -139,6 +139,9 @@ func (a *agent) replaceHost(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := removeInstance(a.hostDir()); err != nil {
+		return err
+	}
 	if err := a.countRecovery(ctx, "the host was lost"); err != nil {
 		return err
 	}

@@ -92,8 +92,23 @@ func (s *Supervisor) suspend(ctx context.Context) {
 		}
 		return
 	}
+	if !s.rootEngineLives() {
+		s.gw.release(ctx)
+	}
 	close(s.told)
 	s.end(errEnded)
+}
+
+// rootEngineLives reports whether the root's engine was kept for a resume.
+func (s *Supervisor) rootEngineLives() bool {
+	s.mu.Lock()
+	ref := s.sess.RootAgentRef
+	a, rec := s.agents[ref], s.runs[ref]
+	s.mu.Unlock()
+	if a != nil {
+		return identityOf(a.snapshot().Engine).Alive()
+	}
+	return rec != nil && identityOf(rec.Engine).Alive()
 }
 
 // tearDown publishes the intermediate status, retires every agent, releases

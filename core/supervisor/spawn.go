@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -202,14 +203,11 @@ func (s *Supervisor) view(tx *store.Tx, caller access.Caller) (admission.View, e
 		v.Ancestors = append(v.Ancestors, j.Agent)
 		id = j.ParentJobID
 	}
-	jobs, err := tx.Jobs(store.JobFilter{Strict: true})
+	jobs, err := tx.Jobs(store.JobFilter{Statuses: holding, Strict: true})
 	if err != nil {
 		return v, err
 	}
 	for _, j := range jobs {
-		if !holdsCapacity(j.Status) {
-			continue
-		}
 		if j.ProfileID == rec.ProfileID {
 			v.RoleActive[j.Agent]++
 		}
@@ -220,13 +218,12 @@ func (s *Supervisor) view(tx *store.Tx, caller access.Caller) (admission.View, e
 	return v, nil
 }
 
-func holdsCapacity(status core.JobStatus) bool {
-	switch status {
-	case core.JobQueued, core.JobRunning, core.JobWaiting, core.JobCancelling, core.JobDetached, core.JobRecovering:
-		return true
-	}
-	return false
+// holding lists the statuses of jobs that hold capacity.
+var holding = []core.JobStatus{
+	core.JobQueued, core.JobRunning, core.JobWaiting, core.JobCancelling, core.JobDetached, core.JobRecovering,
 }
+
+func holdsCapacity(status core.JobStatus) bool { return slices.Contains(holding, status) }
 
 // recordJob writes a job, its agent run, its first input and its audit row.
 func (s *Supervisor) recordJob(tx *store.Tx, c *change, caller access.Caller, j *store.Job, task string) error {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -105,6 +106,7 @@ func (s *service) run(dir string, set plugin.PluginSet) {
 		VersionedPlugins: map[int]plugin.PluginSet{plugins.ProtocolVersion: set},
 		TLSProvider:      func() (*tls.Config, error) { return plugins.ServerTLS(dir) },
 		GRPCServer: func(opts []grpc.ServerOption) *grpc.Server {
+			s.closeSockets(dir)
 			s.grpc = grpc.NewServer(append(opts,
 				grpc.MaxRecvMsgSize(plugins.MaxMessageSize),
 				grpc.ChainUnaryInterceptor(s.unary),
@@ -118,6 +120,20 @@ func (s *service) run(dir string, set plugin.PluginSet) {
 	})
 	close(served)
 	ending.Wait()
+}
+
+// closeSockets takes the rights of others off the socket that go-plugin has
+// just bound; until then its folder, which is 0700, kept them out.
+func (s *service) closeSockets(dir string) {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if entry.Type() == os.ModeSocket {
+			err = errors.Join(err, os.Chmod(filepath.Join(dir, entry.Name()), 0o600))
+		}
+	}
+	if err != nil {
+		fmt.Fprintf(s.log, "the plugin's socket keeps the mode of the umask: %v\n", err)
+	}
 }
 
 // awaitEnd stops the server on SIGTERM or when the plugin asks for it. A
