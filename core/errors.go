@@ -54,24 +54,22 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an Error of the given kind. A %w in the format sets its cause.
+// Errorf makes an Error of the given kind. Each %w in the format is a cause.
 func Errorf(kind Kind, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
-	return &Error{Kind: kind, Message: err.Error(), Err: quiet(errors.Unwrap(err))}
+	e := &Error{Kind: kind, Message: err.Error()}
+	switch err.(type) {
+	case interface{ Unwrap() error }, interface{ Unwrap() []error }:
+		e.Err = quietError{err}
+	}
+	return e
 }
 
-// quietError keeps a cause reachable for errors.Is without printing it again.
+// quietError keeps the causes in a text reachable without printing it again.
 type quietError struct{ error }
 
 func (q quietError) Error() string { return "" }
 func (q quietError) Unwrap() error { return q.error }
-
-func quiet(err error) error {
-	if err == nil {
-		return nil
-	}
-	return quietError{err}
-}
 
 // WithRemedy returns a copy of e that tells the reader what to do next.
 func (e *Error) WithRemedy(format string, args ...any) *Error {

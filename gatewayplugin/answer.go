@@ -62,7 +62,7 @@ func (x *exchange) upstreamRequest(ctx context.Context, path string, body []byte
 // chatAnswer is an answer on the Chat Completions wire.
 type chatAnswer struct{ *translate.ChatAnswer }
 
-func (a *chatAnswer) take(e sse.Event) (bool, error)    { return a.Chunk(e.Data) }
+func (a *chatAnswer) take(e sse.Event) (bool, error)    { return a.Take(e.Data) }
 func (a *chatAnswer) finished() bool                    { return a.Finished() }
 func (a *chatAnswer) finish() (translate.Result, error) { return a.Finish() }
 

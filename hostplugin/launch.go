@@ -69,6 +69,7 @@ func (h *Host) startEngine(req *hostpb.LaunchRequest, s *store) (*hostpb.Handle,
 	child, err := process.Start(process.Spec{
 		Path:       req.GetEnginePath(),
 		SHA256:     req.GetEngineSha256(),
+		Stamp:      req.GetEngineStamp(),
 		Args:       append([]string{"app-server", "--listen", "unix://" + req.GetSocketPath()}, req.GetEngineArgs()...),
 		Env:        environment(req),
 		Dir:        req.GetCwd(),

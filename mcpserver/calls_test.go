@@ -44,7 +44,16 @@ func TestBadCallsAndCancelReason(t *testing.T) {
 		{"agents_wait", `{"job_ids":[]}`, "invalid tool arguments: job_ids: minItems: got 0, want 1"},
 		{"agents_wait", `{"job_ids":["a"],"after_revision":{"a":-1}}`, "invalid tool arguments: after_revision/a: minimum: got -1, want 0"},
 		{"not_an_advertised_tool", `{}`, `unknown tool "not_an_advertised_tool"`},
-		{"agents_spawn", `{}`, `unknown tool "agents_spawn"`},
+		{"agent_unknown", `{}`, `unknown tool "agent_unknown"`},
+		{"agents_spawn", `{}`, "invalid tool arguments: missing property 'agents'"},
+		{"agents_spawn", `{"agents":[]}`, "invalid tool arguments: agents: minItems: got 0, want 1"},
+		{"agents_spawn", `{"agents":[` + strings.Repeat(`{"agent":"reader","task":"x"},`, 32) + `{"agent":"reader","task":"x"}]}`, "invalid tool arguments: agents: maxItems: got 33, want 32"},
+		{"agents_spawn", `{"agents":[{"agent":"reader","task":"x"},{"agent":"nobody","task":"x"}]}`, "invalid tool arguments: agents/1/agent: value must be one of 'reader', 'checker'"},
+		{"agents_spawn", `{"agents":[{"agent":"reader","task":"x","timeout_seconds":5}]}`, "invalid tool arguments: agents/0: additional properties 'timeout_seconds' not allowed"},
+		{"agent_result_accept", `{"job_id":"j"}`, "invalid tool arguments: missing property 'reason'"},
+		{"agent_result_reject", `{"job_id":"j","reason":""}`, "invalid tool arguments: reason: minLength: got 0, want 1"},
+		{"agent_result_accept", `{"job_id":"j","reason":"x","cascade":true}`, "invalid tool arguments: additional properties 'cascade' not allowed"},
+		{"agent_patch_integrate", `{"job_id":"j","reason":"x","allow_flagged":"yes"}`, "invalid tool arguments: allow_flagged: got string, want boolean"},
 	} {
 		r := c.call(tc.tool, tc.arguments)
 		if r.Error == nil || r.Error.Code != -32602 || r.Error.Message != "invalid params" || r.Error.Data != tc.data {

@@ -64,9 +64,16 @@ func FuzzFrames(f *testing.F) {
 // answer, and what reaches the supervisor fits its own rules.
 func FuzzArguments(f *testing.F) {
 	for i, seed := range []string{
-		`{"agent":"reader","task":"x","mode":"read-only"}`, `{"job_id":"j"}`,
+		`{"agent":"reader","task":"x","mode":"read-only"}`,
+		`{"agents":[{"agent":"reader","task":"x"},{"agent":"checker","task":"y","write_scope":["a"]}]}`,
+		`{"job_id":"j"}`,
 		`{"job_ids":["a"],"timeout_seconds":1e300,"after_revision":{"a":1}}`,
-		`{"job_id":"j","cursor":1.0,"max_chars":3}`, `{"job_id":"j","reason":"x","cascade":true}`, `[]`, `null`, `{"a":{"a":{}}}`,
+		`{"job_id":"j","cursor":1.0,"max_chars":3}`,
+		`{"job_id":"j","reason":"x","cascade":true}`,
+		`{"job_id":"j","reason":"x"}`,
+		`{"job_id":"j","reason":""}`,
+		`{"job_id":"j","reason":"x","allow_flagged":true}`,
+		`[]`, `null`, `{"a":{"a":{}}}`,
 	} {
 		f.Add(uint8(i), seed)
 	}
@@ -103,8 +110,13 @@ type argumentChecker struct {
 }
 
 func (a *argumentChecker) Spawn(_ context.Context, _ control.Call, r control.SpawnRequest) (*control.SpawnResponse, error) {
-	if s := r.Agents[0]; len(r.Agents) != 1 || s.Agent != "reader" && s.Agent != "checker" || s.Task == "" {
-		a.t.Errorf("spawn of %+v reached the supervisor", r)
+	if n := len(r.Agents); n < 1 || n > 32 {
+		a.t.Errorf("spawn of %d jobs reached the supervisor", n)
+	}
+	for _, spec := range r.Agents {
+		if spec.Agent != "reader" && spec.Agent != "checker" || spec.Task == "" {
+			a.t.Errorf("spawn of %+v reached the supervisor", spec)
+		}
 	}
 	return nil, core.Errorf(core.KindAdmission, "no")
 }
@@ -132,4 +144,25 @@ func (a *argumentChecker) Cancel(_ context.Context, _ control.Call, r control.Ca
 		a.t.Errorf("cancel of %+v reached the supervisor", r)
 	}
 	return &control.CancelResponse{}, nil
+}
+
+func (a *argumentChecker) decision(reason string) {
+	if n := len([]rune(reason)); n < 1 || n > 500 {
+		a.t.Errorf("a decision for %q reached the supervisor", reason)
+	}
+}
+
+func (a *argumentChecker) Accept(_ context.Context, _ control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+	a.decision(r.Reason)
+	return &control.DispositionResponse{}, nil
+}
+
+func (a *argumentChecker) Reject(_ context.Context, _ control.Call, r control.DispositionRequest) (*control.DispositionResponse, error) {
+	a.decision(r.Reason)
+	return &control.DispositionResponse{}, nil
+}
+
+func (a *argumentChecker) Integrate(_ context.Context, _ control.Call, r control.IntegrateRequest) (*control.IntegrateResponse, error) {
+	a.decision(r.Reason)
+	return &control.IntegrateResponse{}, nil
 }

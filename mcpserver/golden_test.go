@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,21 +95,40 @@ func TestToolsGolden(t *testing.T) {
 	}
 }
 
+// crowd is a team at its largest: more agents than a profile should have, all
+// with too much to say about themselves.
+func crowd() *control.CallerResponse {
+	caller := team()
+	caller.Spawn = nil
+	for i := range 16 {
+		caller.Spawn = append(caller.Spawn, control.SpawnGrant{
+			Agent: fmt.Sprintf("specialist_%d", i), Description: strings.Repeat("does everything ", 40),
+			TaskKinds: []string{"implement", "review"}, Modes: []string{"read-only", "workspace-write"},
+		})
+	}
+	return caller
+}
+
 // TestToolsFitEveryClient holds the schemas to what all clients take: a flat
-// object, no unions, every property described, all four hints written.
+// object, no unions, every property described, all four hints written; and the
+// list as a whole to what a model can spare.
 func TestToolsFitEveryClient(t *testing.T) {
-	for role, budget := range map[string]int{"root": 3500, "worker": 1500} {
-		caller := team()
-		if role == "worker" {
-			caller = worker()
-		}
+	for name, tc := range map[string]struct {
+		caller *control.CallerResponse
+		budget int // tokens
+	}{
+		"root":               {team(), 3500},
+		"root of many":       {crowd(), 3500},
+		"worker":             {worker(), 1500},
+		"worker that spawns": {&control.CallerResponse{Role: "worker", Agent: "reader", JobID: "j", SessionID: testSession, Tools: team().Tools, Spawn: team().Spawn}, 3500},
+	} {
 		size := 0
-		for _, raw := range listFor(t, caller) {
+		for _, raw := range listFor(t, tc.caller) {
 			size += len(raw)
 			checkTool(t, raw)
 		}
-		if tokens := size / 4; tokens > budget { // about four characters a token
-			t.Errorf("the tools of a %s take about %d tokens, at most %d are allowed", role, tokens, budget)
+		if tokens := size / 4; tokens > tc.budget { // about four characters a token
+			t.Errorf("the tools of a %s take about %d tokens, at most %d are allowed", name, tokens, tc.budget)
 		}
 	}
 }
@@ -137,26 +157,39 @@ func checkTool(t *testing.T, raw json.RawMessage) {
 			t.Errorf("the schema of %s has %s, which some clients do not take", tool.Name, word)
 		}
 	}
+	checkObject(t, tool.Name, tool.InputSchema)
+}
+
+// checkObject checks the schema of a tool's arguments, or of an object in them.
+func checkObject(t *testing.T, place string, raw json.RawMessage) {
+	t.Helper()
 	var schema struct {
-		Type       string                    `json:"type"`
-		Properties map[string]map[string]any `json:"properties"`
-		Required   []string                  `json:"required"`
-		Additional *bool                     `json:"additionalProperties"`
+		Type       string `json:"type"`
+		Properties map[string]struct {
+			Type        string          `json:"type"`
+			Description string          `json:"description"`
+			Items       json.RawMessage `json:"items"`
+		} `json:"properties"`
+		Required   []string `json:"required"`
+		Additional *bool    `json:"additionalProperties"`
 	}
-	if err := json.Unmarshal(tool.InputSchema, &schema); err != nil {
+	if err := json.Unmarshal(raw, &schema); err != nil {
 		t.Fatal(err)
 	}
 	if schema.Type != "object" || schema.Additional == nil || *schema.Additional {
-		t.Errorf("the schema of %s is not a closed object", tool.Name)
+		t.Errorf("the schema of %s is not a closed object", place)
 	}
 	for name, p := range schema.Properties {
-		if p["description"] == nil || p["type"] == nil {
-			t.Errorf("%s of %s has no description or no type", name, tool.Name)
+		if p.Description == "" || p.Type == "" {
+			t.Errorf("%s of %s has no description or no type", name, place)
+		}
+		if strings.Contains(string(p.Items), `"object"`) {
+			checkObject(t, place+"."+name, p.Items)
 		}
 	}
 	for _, name := range schema.Required {
-		if schema.Properties[name] == nil {
-			t.Errorf("%s requires %s, which it does not have", tool.Name, name)
+		if _, ok := schema.Properties[name]; !ok {
+			t.Errorf("%s requires %s, which it does not have", place, name)
 		}
 	}
 }
@@ -185,13 +218,77 @@ func TestAgentEnum(t *testing.T) {
 
 	bare := team()
 	bare.Spawn = nil
-	if tools := listFor(t, bare); slices.ContainsFunc(tools, func(raw json.RawMessage) bool { return strings.Contains(string(raw), `"agent_spawn"`) }) {
-		t.Error("a caller without a grant has agent_spawn")
+	for _, name := range []string{`"name":"agent_spawn"`, `"name":"agents_spawn"`} {
+		if tools := listFor(t, bare); slices.ContainsFunc(tools, func(raw json.RawMessage) bool { return strings.Contains(string(raw), name) }) {
+			t.Errorf("a caller without a grant has a tool with %s", name)
+		}
 	}
 
 	readers := team()
 	readers.Spawn = readers.Spawn[:1]
 	if raw := listFor(t, readers)[0]; strings.Contains(string(raw), "write_scope") {
 		t.Errorf("a caller whose agents only read is offered write_scope: %s", raw)
+	}
+}
+
+// TestBatchEntriesAreSpawns pins that an entry of agents_spawn is exactly what
+// agent_spawn takes.
+func TestBatchEntriesAreSpawns(t *testing.T) {
+	tools := listFor(t, team())
+	var single struct {
+		InputSchema json.RawMessage `json:"inputSchema"`
+	}
+	var batch struct {
+		Name        string `json:"name"`
+		InputSchema struct {
+			Properties struct {
+				Agents struct {
+					Items json.RawMessage `json:"items"`
+				} `json:"agents"`
+			} `json:"properties"`
+		} `json:"inputSchema"`
+	}
+	if err := json.Unmarshal(tools[0], &single); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(tools[1], &batch); err != nil {
+		t.Fatal(err)
+	}
+	if batch.Name != "agents_spawn" {
+		t.Fatalf("the second tool is %s, want agents_spawn", batch.Name)
+	}
+	if d := cmp.Diff(string(single.InputSchema), string(batch.InputSchema.Properties.Agents.Items)); d != "" {
+		t.Errorf("an entry of agents_spawn differs from agent_spawn (-want +got):\n%s", d)
+	}
+}
+
+// TestHints pins what a client may think of each tool. What marks a result as
+// read, or may reconcile a job on the way, is not read-only.
+func TestHints(t *testing.T) {
+	type hints struct{ ReadOnlyHint, DestructiveHint, IdempotentHint, OpenWorldHint bool }
+	got := map[string]hints{}
+	for _, raw := range listFor(t, team()) {
+		var tool struct {
+			Name        string `json:"name"`
+			Annotations hints  `json:"annotations"`
+		}
+		if err := json.Unmarshal(raw, &tool); err != nil {
+			t.Fatal(err)
+		}
+		got[tool.Name] = tool.Annotations
+	}
+	want := map[string]hints{
+		"agent_spawn":           {OpenWorldHint: true},
+		"agents_spawn":          {OpenWorldHint: true},
+		"agent_status":          {IdempotentHint: true},
+		"agents_wait":           {IdempotentHint: true},
+		"agent_result":          {IdempotentHint: true},
+		"agent_cancel":          {DestructiveHint: true, IdempotentHint: true},
+		"agent_result_accept":   {},
+		"agent_result_reject":   {},
+		"agent_patch_integrate": {DestructiveHint: true},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("hints differ (-want +got):\n%s", d)
 	}
 }

@@ -51,11 +51,15 @@ const (
 	limit       = 20 * time.Second // for anything a test waits for
 )
 
-// team is a caller's answer with two agents, as the offline demo has them.
+// team is a caller's answer with two agents, as the offline demo has them. Its
+// last tool is one that this build does not know.
 func team() *control.CallerResponse {
 	return &control.CallerResponse{
 		Role: "root", Agent: "lead", SessionID: testSession, Profile: "offline-demo",
-		Tools: []string{"agent_spawn", "agents_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel"},
+		Tools: []string{
+			"agent_spawn", "agents_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel",
+			"agent_result_accept", "agent_result_reject", "agent_patch_integrate", "agent_unknown",
+		},
 		Spawn: []control.SpawnGrant{
 			{Agent: "reader", Description: "Reads files and reports\nwhat they say.", TaskKinds: []string{"read"}, Modes: []string{"read-only"}},
 			{Agent: "checker", Description: "Checks claims against the workspace.", TaskKinds: []string{"check", "read"}, Modes: []string{"read-only", "workspace-write"}},

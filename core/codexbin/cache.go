@@ -3,14 +3,12 @@ package codexbin
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
 
@@ -104,9 +102,9 @@ func (c *cache) digest(path string) (string, error) {
 }
 
 func stampOf(f *os.File) (string, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+	info, err := f.Stat()
+	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("%d:%d:%d:%d:%d", st.Dev, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano()), nil
+	return process.Stamp(info), nil
 }

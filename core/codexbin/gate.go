@@ -45,6 +45,7 @@ func reviewedVersions() []string { return slices.Sorted(maps.Values(reviewed)) }
 type Pin struct {
 	Path         string // absolute, links resolved
 	SHA256       string // hex, of the file
+	Stamp        string // process.Stamp of the file when it had that digest
 	Version      string
 	SchemaSHA256 string // hex, of the experimental protocol schema
 	Verdict      string // VerdictReviewed, VerdictCompatible
@@ -113,7 +114,7 @@ func Gate(ctx context.Context, path string, opts *GateOptions) (Pin, error) {
 	if err := c.save(); err != nil {
 		return Pin{}, err
 	}
-	pin := Pin{Path: real, SHA256: digest, Version: v.Version, SchemaSHA256: v.SchemaSHA256, Verdict: v.Verdict}
+	pin := Pin{Path: real, SHA256: digest, Stamp: c.Files[real].Stamp, Version: v.Version, SchemaSHA256: v.SchemaSHA256, Verdict: v.Verdict}
 	if v.Verdict == verdictRefused || policy == PolicyReviewed && v.Verdict != VerdictReviewed {
 		return Pin{}, mismatch(pin, policy, v.Missing)
 	}

@@ -23,6 +23,8 @@ func realCodex(t *testing.T) string {
 }
 
 // The pinned Codex is a reviewed one, and its verdict is kept.
+//
+// Spec: A043
 func TestGateRealCodex(t *testing.T) {
 	cache := filepath.Join(testkit.PrivateDir(t), "codex")
 	opts := &codexbin.GateOptions{Policy: codexbin.PolicyReviewed, CacheDir: cache}
@@ -139,6 +141,10 @@ func TestGateCompatible(t *testing.T) {
 	}
 }
 
+// TestGateRefuses: a Codex that lacks what we use is a protocol mismatch, told
+// with what is missing and the remedy.
+//
+// Spec: A040
 func TestGateRefuses(t *testing.T) {
 	f := newFake(t, "codex-cli 0.200.0\n")
 	f.edit("ClientRequest.json", `"turn/steer"`, `"turn/push"`)

@@ -44,7 +44,7 @@ func (e *Engine) play(w http.ResponseWriter, ctx context.Context, spoken wire, r
 		}
 	}
 	if r.failure != nil {
-		writeError(w, r.failure)
+		writeError(w, spoken, r.failure)
 		return nil
 	}
 	if err := s.begin(); err != nil {
@@ -164,25 +164,28 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	return n, http.NewResponseController(c.w).Flush()
 }
 
-// writeError answers with an OpenAI error body, which both wires share.
-func writeError(w http.ResponseWriter, e *ProviderError) {
+// writeError answers with an error body in the wire's form.
+func writeError(w http.ResponseWriter, spoken wire, e *ProviderError) {
 	w.Header().Set("Content-Type", "application/json")
 	if e.RetryAfter != "" {
 		w.Header().Set("Retry-After", e.RetryAfter)
 	}
 	w.WriteHeader(e.Status)
-	_, _ = w.Write(mustJSON(map[string]any{"error": errorBody(e)})) // a client that left needs no answer
+	_, _ = w.Write(mustJSON(spoken.errorBody(e))) // a client that left needs no answer
 }
 
-func errorBody(e *ProviderError) map[string]any {
-	body := map[string]any{"type": e.Type, "message": e.Message, "code": nil}
+func (chatWire) errorBody(e *ProviderError) any      { return openaiErrorBody(e) }
+func (responsesWire) errorBody(e *ProviderError) any { return openaiErrorBody(e) }
+
+func openaiErrorBody(e *ProviderError) members {
+	body := members{"type": e.Type, "message": e.Message, "code": nil}
 	if e.Code != "" {
 		body["code"] = e.Code
 	}
 	if e.ResetsAt != "" {
 		body["resets_at"] = e.ResetsAt
 	}
-	return body
+	return members{"error": body}
 }
 
 // writeEvent writes one server-sent event in one write.

@@ -136,10 +136,7 @@ func (e *chatEncoder) think(piece string) error {
 
 // call sends a call in two pieces: its name, then its arguments.
 func (e *chatEncoder) call(p part) error {
-	name, arguments := p.name, p.text
-	if p.namespace != "" {
-		name = p.namespace + "__" + p.name
-	}
+	name, arguments := joined(p.namespace, p.name), p.text
 	if p.kind == actCustom {
 		arguments = string(object("input", p.text))
 	}
@@ -154,7 +151,7 @@ func (e *chatEncoder) call(p part) error {
 }
 
 func (e *chatEncoder) fail(p *ProviderError) error {
-	if err := writeEvent(e.w, "", map[string]any{"error": errorBody(p)}); err != nil {
+	if err := writeEvent(e.w, "", openaiErrorBody(p)); err != nil {
 		return err
 	}
 	return errCut

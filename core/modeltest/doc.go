@@ -1,6 +1,6 @@
 // Package modeltest is a scripted language model: an HTTP server that speaks
-// the OpenAI Responses and Chat Completions wires and answers as a script
-// says. Tests use it in place of a provider, and it is the engine of the
+// the OpenAI Responses, the OpenAI Chat Completions and the Anthropic Messages
+// wire and answers as a script says. Tests use it in place of a provider, and it is the engine of the
 // gateway's offline driver. It is no mock of a library: real clients talk real
 // HTTP to it.
 //

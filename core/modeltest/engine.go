@@ -30,7 +30,7 @@ const (
 
 // Request is a recorded request.
 type Request struct {
-	Wire         string // responses, chat
+	Wire         string // responses, chat, anthropic
 	Header       http.Header
 	Body         []byte
 	Conversation Conversation
@@ -42,8 +42,8 @@ type Request struct {
 }
 
 // Engine answers requests as its script says. It is an http.Handler for
-// POST …/responses and POST …/chat/completions. Its methods may be called from
-// any goroutine.
+// POST …/responses, POST …/chat/completions and POST …/messages. Its methods
+// may be called from any goroutine.
 type Engine struct {
 	script *Script
 
@@ -137,6 +137,17 @@ func (e *Engine) wakeLocked() {
 var wires = map[string]wire{
 	"/responses":        responsesWire{},
 	"/chat/completions": chatWire{},
+	"/messages":         anthropicWire{},
+}
+
+// wireAt returns the wire spoken at a URL's path, or nil.
+func wireAt(path string) wire {
+	for suffix, spoken := range wires {
+		if strings.HasSuffix(path, suffix) {
+			return spoken
+		}
+	}
+	return nil
 }
 
 // wire is one protocol: how a request is read and an answer is written.
@@ -144,16 +155,12 @@ type wire interface {
 	name() string
 	decode(body []byte) (*Conversation, error)
 	encoder(w io.Writer, r *reply) encoder
+	errorBody(e *ProviderError) any
 }
 
 // ServeHTTP answers one request.
 func (e *Engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	var spoken wire
-	for suffix, candidate := range wires {
-		if strings.HasSuffix(req.URL.Path, suffix) {
-			spoken = candidate
-		}
-	}
+	spoken := wireAt(req.URL.Path)
 	if spoken == nil || req.Method != http.MethodPost {
 		http.NotFound(w, req)
 		return
@@ -174,7 +181,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	e.mu.Unlock()
 	if err != nil {
 		e.update(record, func(r *Request) { r.State, r.Error = StateFailed, err.Error() })
-		writeError(w, asProviderError(err))
+		writeError(w, spoken, asProviderError(err))
 		return
 	}
 	e.answer(w, req.Context(), spoken, record, r)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -68,17 +69,23 @@ func (s *Server) Shutdown(ctx context.Context) {
 	s.Close()
 }
 
+// authorized lets pass what bears the token, as a bearer or, as Anthropic's
+// clients do, in x-api-key.
 func authorized(next http.Handler, token string) http.Handler {
 	if token == "" {
 		return next
 	}
-	want := sha256.Sum256([]byte("Bearer " + token))
+	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-		if subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			writeError(w, &ProviderError{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the bearer is not the scripted model's"})
+		given, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if !isBearer {
+			given = r.Header.Get("X-Api-Key")
+		}
+		got := sha256.Sum256([]byte(given))
+		if spoken := wireAt(r.URL.Path); spoken != nil && subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+			writeError(w, spoken, &ProviderError{Status: http.StatusUnauthorized, Type: "authentication_error", Message: "the bearer is not the scripted model's"})
 			return
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r) // a path without a wire is not found
 	})
 }

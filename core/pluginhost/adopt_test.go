@@ -19,6 +19,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core/pluginhost"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 	"github.com/codex-mmo/codex-mmo/plugins"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
@@ -90,14 +91,7 @@ func TestAdoptOfTheDeadIsProven(t *testing.T) {
 // A plugin that lives and does not answer is not taken for dead.
 func TestAdoptOfTheSilentIsUnreachable(t *testing.T) {
 	p := start(t, specOf(t, "host"))
-	h, err := process.Open(p.Identity())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = h.Close() }()
-	if err := h.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Stop(t, p.Identity())
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := pluginhost.Adopt(ctx, p.Ref()); !errors.Is(err, pluginhost.ErrUnreachable) {
@@ -106,9 +100,7 @@ func TestAdoptOfTheSilentIsUnreachable(t *testing.T) {
 	if !p.Identity().Alive() {
 		t.Error("Adopt ended it")
 	}
-	if err := h.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Cont(t, p.Identity())
 	again, err := pluginhost.Adopt(t.Context(), p.Ref())
 	if err != nil {
 		t.Fatalf("Adopt after SIGCONT = %v", err)

@@ -31,6 +31,7 @@ type Spec struct {
 	Kind   string // "host" or "gateway"
 	Path   string // absolute path of the executable
 	SHA256 string // its pinned digest in hex; empty: unchecked
+	Stamp  string // process.Stamp of the file when it was last found to have it; may be empty
 	Args   []string
 	// Env is the plugin's whole environment as NAME=value, but for the
 	// variables of the handshake.

@@ -37,7 +37,7 @@ func newLaunch(spec *Spec, record func(process.Identity) error) (*launch, error)
 	}
 	return &launch{
 		spec: process.Spec{
-			Path: spec.Path, SHA256: spec.SHA256, Args: spec.Args,
+			Path: spec.Path, SHA256: spec.SHA256, Stamp: spec.Stamp, Args: spec.Args,
 			Stdout: stdout.write, StderrPath: spec.LogPath, ExtraFiles: spec.ExtraFiles,
 		},
 		record: record,

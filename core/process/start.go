@@ -19,10 +19,13 @@ type Spec struct {
 	Path string
 	// SHA256 is the digest the binary must have, in hex; empty: unchecked.
 	SHA256 string
-	Args   []string // without argv[0]
-	Argv0  string   // empty: Path
-	Env    []string // the whole environment, as NAME=value
-	Dir    string   // working folder; empty: "/"
+	// Stamp is the file's Stamp at the time it was last found to have SHA256.
+	// While the opened file still has it, its content is not read again.
+	Stamp string
+	Args  []string // without argv[0]
+	Argv0 string   // empty: Path
+	Env   []string // the whole environment, as NAME=value
+	Dir   string   // working folder; empty: "/"
 	// Stdin and Stdout are handed to the process; nil: /dev/null. They stay
 	// open here.
 	Stdin, Stdout *os.File
@@ -40,7 +43,7 @@ type Spec struct {
 // The digest is taken of the open file, and (on Linux) that very descriptor is
 // executed, so that replacing the file in between has no effect.
 func Start(spec Spec) (*Child, error) {
-	binary, err := openBinary(spec.Path, spec.SHA256)
+	binary, err := openBinary(&spec)
 	if err != nil {
 		return nil, err
 	}
@@ -76,20 +79,21 @@ func Start(spec Spec) (*Child, error) {
 }
 
 // openBinary opens a regular file that is no script and has the digest.
-func openBinary(path, want string) (*os.File, error) {
+func openBinary(spec *Spec) (*os.File, error) {
 	// Non-blocking, because opening a FIFO would wait for a writer.
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(spec.Path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return nil, core.Errorf(core.KindOS, "start %s: %w", path, err)
+		return nil, core.Errorf(core.KindOS, "start %s: %w", spec.Path, err)
 	}
-	if err := checkBinary(f, path, want); err != nil {
+	if err := checkBinary(f, spec); err != nil {
 		_ = f.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func checkBinary(f *os.File, path, want string) error {
+func checkBinary(f *os.File, spec *Spec) error {
+	path, want := spec.Path, spec.SHA256
 	info, err := f.Stat()
 	if err != nil {
 		return core.Errorf(core.KindOS, "start %s: %w", path, err)
@@ -105,7 +109,7 @@ func checkBinary(f *os.File, path, want string) error {
 		return core.Errorf(core.KindValue, "start %s: it is a script", path).
 			WithRemedy("start its interpreter with the script as argument")
 	}
-	if want == "" {
+	if want == "" || spec.Stamp != "" && spec.Stamp == Stamp(info) {
 		return nil
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {

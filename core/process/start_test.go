@@ -90,6 +90,43 @@ func TestStartChecksTheDigest(t *testing.T) {
 	}
 }
 
+// TestStartTrustsAnUnchangedFile: a file that was found to have its digest is
+// read again only once it has changed.
+func TestStartTrustsAnUnchangedFile(t *testing.T) {
+	path := filepath.Join(privateDir(t), "binary")
+	data, err := os.ReadFile(self(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	never := strings.Repeat("0", 64) // only a start that does not read the file passes
+	trusted := process.Spec{Path: path, SHA256: never, Stamp: process.Stamp(info), Args: []string{"-test.run=^$"}}
+	child, err := process.Start(trusted)
+	if err != nil {
+		t.Fatalf("Start of an unchanged file: %v", err)
+	}
+	<-child.Done()
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := process.Start(trusted); core.KindOf(err) != core.KindPermission {
+		t.Errorf("Start of a changed file = %v, want a PermissionError", err)
+	}
+}
+
 func TestStartRefuses(t *testing.T) {
 	dir := privateDir(t)
 	script := filepath.Join(dir, "script")

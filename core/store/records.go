@@ -72,6 +72,7 @@ type Session struct {
 type CodexPin struct {
 	Path         string `json:"path"` // absolute, links resolved
 	SHA256       string `json:"sha256"`
+	Stamp        string `json:"stamp,omitempty"` // process.Stamp of the file when it had that digest
 	Version      string `json:"version"`
 	SchemaSHA256 string `json:"schema_sha256"`
 	Verdict      string `json:"verdict"` // reviewed, compatible
@@ -81,6 +82,8 @@ type CodexPin struct {
 type BinaryPin struct {
 	Path   string `json:"path"` // below state/bin/<sha256>/
 	SHA256 string `json:"sha256"`
+	Stamp  string `json:"stamp,omitempty"`  // process.Stamp of the file when it had that digest
+	Origin string `json:"origin,omitempty"` // process.Stamp of the executable that it was copied from
 	Build  string `json:"build"`
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/codexbin"
 	"github.com/codex-mmo/codex-mmo/core/folders"
+	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
@@ -116,7 +117,7 @@ func pinCodex(ctx context.Context, in *CreateInput) (store.CodexPin, error) {
 	if err != nil {
 		return store.CodexPin{}, err
 	}
-	return store.CodexPin{Path: pin.Path, SHA256: pin.SHA256, Version: pin.Version, SchemaSHA256: pin.SchemaSHA256, Verdict: pin.Verdict}, nil
+	return store.CodexPin{Path: pin.Path, SHA256: pin.SHA256, Stamp: pin.Stamp, Version: pin.Version, SchemaSHA256: pin.SchemaSHA256, Verdict: pin.Verdict}, nil
 }
 
 // codexCache lists the folders into which `make codex` puts a Codex.
@@ -138,29 +139,40 @@ func pinBinary(state, build string) (store.BinaryPin, error) {
 	if err != nil {
 		return store.BinaryPin{}, core.Errorf(core.KindOS, "finding the running build: %w", err)
 	}
-	digest, err := ownDigest()
+	digest, err := thisRuntime().digest()
 	if err != nil {
 		return store.BinaryPin{}, err
 	}
 	dir := filepath.Join(state, "bin", digest)
-	pin := store.BinaryPin{Path: filepath.Join(dir, "codex-mmo"), SHA256: digest, Build: build}
-	if kept, err := digestFile(pin.Path); err == nil && kept == digest {
-		return pin, nil
+	pin := store.BinaryPin{Path: filepath.Join(dir, "codex-mmo"), SHA256: digest, Origin: thisRuntime().stamp, Build: build}
+	if kept, err := digestFile(pin.Path); err != nil || kept != digest {
+		if err := keepBinary(dir, own); err != nil {
+			return pin, err
+		}
 	}
-	data, err := os.ReadFile(own)
+	info, err := os.Stat(pin.Path)
 	if err != nil {
-		return pin, core.Errorf(core.KindOS, "reading the running build: %w", err)
-	}
-	if err := folders.MakeDir(dir); err != nil {
-		return pin, err
-	}
-	if _, err := store.Publish(dir, "codex-mmo", data); err != nil {
-		return pin, err
-	}
-	if err := os.Chmod(pin.Path, 0o500); err != nil {
 		return pin, core.Errorf(core.KindOS, "keeping the running build: %w", err)
 	}
+	pin.Stamp = process.Stamp(info)
 	return pin, nil
+}
+
+func keepBinary(dir, own string) error {
+	data, err := os.ReadFile(own)
+	if err != nil {
+		return core.Errorf(core.KindOS, "reading the running build: %w", err)
+	}
+	if err := folders.MakeDir(dir); err != nil {
+		return err
+	}
+	if _, err := store.Publish(dir, "codex-mmo", data); err != nil {
+		return err
+	}
+	if err := os.Chmod(filepath.Join(dir, "codex-mmo"), 0o500); err != nil {
+		return core.Errorf(core.KindOS, "keeping the running build: %w", err)
+	}
+	return nil
 }
 
 func draftSession(in *CreateInput, snap *profile.Snapshot, id, workspace string) *store.Session {

@@ -184,7 +184,7 @@ func (g *gatewayLink) start(ctx context.Context, old *store.Gateway) (*pluginhos
 		return nil, nil, err
 	}
 	plugin, err := pluginhost.Start(ctx, &pluginhost.Spec{
-		Kind: "gateway", Path: binary.Path, SHA256: binary.SHA256, Args: []string{"plugin", "gateway"},
+		Kind: "gateway", Path: binary.Path, SHA256: binary.SHA256, Stamp: binary.Stamp, Args: []string{"plugin", "gateway"},
 		Env: BaseEnv(s.cfg.Getenv), Dir: g.runtimeDir(row.Instance), LogPath: filepath.Join(g.dir(), "gateway.log"),
 		ExtraFiles: []*os.File{listener},
 	}, func(id process.Identity) error {

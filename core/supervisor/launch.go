@@ -54,7 +54,7 @@ func (a *agent) startHost(ctx context.Context) error {
 		return core.Errorf(core.KindOS, "making the agent's folder: %w", err)
 	}
 	plugin, err := pluginhost.Start(ctx, &pluginhost.Spec{
-		Kind: "host", Path: binary.Path, SHA256: binary.SHA256, Args: []string{"plugin", "host"},
+		Kind: "host", Path: binary.Path, SHA256: binary.SHA256, Stamp: binary.Stamp, Args: []string{"plugin", "host"},
 		Env: BaseEnv(s.cfg.Getenv), Dir: dir, LogPath: filepath.Join(a.dir(), "host.log"),
 	}, func(id process.Identity) error {
 		a.rec.Host.Process = recordOf(id)
@@ -173,7 +173,7 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 	}
 	return &hostpb.LaunchRequest{
 		Fence: a.fence(), AgentRef: a.ref, Generation: generation,
-		EnginePath: codex.Path, EngineSha256: codex.SHA256, EngineHome: a.rec.Home, Cwd: a.cwd(), Env: env,
+		EnginePath: codex.Path, EngineSha256: codex.SHA256, EngineStamp: codex.Stamp, EngineHome: a.rec.Home, Cwd: a.cwd(), Env: env,
 		SocketPath: socket, SpoolDir: filepath.Join(a.dir(), "spool"), StderrPath: filepath.Join(a.evidenceDir(), a.stderrName()),
 		// The home is shared by all jobs of a role, the mark is this agent's alone.
 		EngineArgs: []string{

@@ -52,7 +52,7 @@ func ViewSession(rec *store.Session) *control.SessionView {
 		Kind: rec.Kind, Status: string(rec.Status), Workspace: rec.Workspace, RootAgent: rec.RootAgent,
 		RunID: run, RunSequence: rec.RunSequence, CreatedAt: rec.CreatedAt, StartedAt: rec.StartedAt,
 		FinishedAt: rec.FinishedAt, LastActiveAt: rec.LastActiveAt, Error: rec.Error, Failure: viewFailure(rec.Failure),
-		ResultKind: rec.RootResultKind, RuntimeCurrent: runtimeCurrent(rec.Binary, ownDigest), Deferred: rec.Deferred,
+		ResultKind: rec.RootResultKind, RuntimeCurrent: thisRuntime().current(rec.Binary), Deferred: rec.Deferred,
 		Codex: control.CodexView{Version: rec.Codex.Version, SHA256: rec.Codex.SHA256, Verdict: rec.Codex.Verdict},
 	}
 }
@@ -89,7 +89,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 		TaskKind: j.TaskKind, Mode: j.Mode, Status: string(j.Status), Revision: j.Revision,
 		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState), ControlRevision: j.ControlRevision,
 		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, LastProgressAt: j.LastProgressAt,
-		RuntimeCurrent: runtimeCurrent(binary, ownDigest), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
+		RuntimeCurrent: thisRuntime().current(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
 		CancelReason: j.CancelReason, RolledBack: j.RolledBack,
 	}
 	if j.Usage != nil {
@@ -261,18 +261,33 @@ func ListEvidence(sessionDir string, jobDir func(string) string, rec *store.Sess
 	return list
 }
 
-var ownDigest = sync.OnceValues(func() (string, error) {
+// runtime is the build that runs here.
+type runtime struct {
+	stamp  string                 // process.Stamp of its executable; empty when it can't be had
+	digest func() (string, error) // sha256 of it, computed on demand
+}
+
+// thisRuntime describes the running build, once per process.
+var thisRuntime = sync.OnceValue(func() runtime {
 	path, err := os.Executable()
 	if err != nil {
-		return "", err
+		return runtime{digest: func() (string, error) { return "", err }}
 	}
-	return digestFile(path)
+	r := runtime{digest: sync.OnceValues(func() (string, error) { return digestFile(path) })}
+	if info, err := os.Stat(path); err == nil {
+		r.stamp = process.Stamp(info)
+	}
+	return r
 })
 
-// runtimeCurrent reports whether a session runs on this very build. A digest
-// that can't be computed is not this build's; it is no error.
-func runtimeCurrent(pin store.BinaryPin, digest func() (string, error)) bool {
-	own, err := digest()
+// current reports whether a session runs on this very build. A build that
+// can't be read is not this one; it is no error. The content is read only when
+// the file is neither the kept one nor the one that was kept.
+func (r runtime) current(pin store.BinaryPin) bool {
+	if r.stamp != "" && (r.stamp == pin.Stamp || r.stamp == pin.Origin) {
+		return true
+	}
+	own, err := r.digest()
 	return err == nil && own == pin.SHA256
 }
 

@@ -18,17 +18,19 @@ func TestRuntimeCurrent(t *testing.T) {
 	own := func() (string, error) { return "aa", nil }
 	unreadable := func() (string, error) { return "", errors.New("no such file") }
 	for _, tt := range []struct {
-		name   string
-		pin    string
-		digest func() (string, error)
-		want   bool
+		name string
+		pin  store.BinaryPin
+		own  runtime
+		want bool
 	}{
-		{"the same build", "aa", own, true},
-		{"another build", "bb", own, false},
-		{"an unreadable build", "aa", unreadable, false},
-		{"nothing recorded and nothing readable", "", unreadable, false},
+		{"the same content", store.BinaryPin{SHA256: "aa", Stamp: "1"}, runtime{"2", own}, true},
+		{"other content", store.BinaryPin{SHA256: "bb", Stamp: "1"}, runtime{"2", own}, false},
+		{"the kept file itself", store.BinaryPin{SHA256: "aa", Stamp: "1"}, runtime{"1", unreadable}, true},
+		{"the file that was kept", store.BinaryPin{SHA256: "aa", Stamp: "1", Origin: "2"}, runtime{"2", unreadable}, true},
+		{"an unreadable build", store.BinaryPin{SHA256: "aa"}, runtime{"", unreadable}, false},
+		{"nothing recorded and nothing readable", store.BinaryPin{}, runtime{"", unreadable}, false},
 	} {
-		if got := runtimeCurrent(store.BinaryPin{SHA256: tt.pin}, tt.digest); got != tt.want {
+		if got := tt.own.current(tt.pin); got != tt.want {
 			t.Errorf("%s: runtime_current = %v, want %v", tt.name, got, tt.want)
 		}
 	}

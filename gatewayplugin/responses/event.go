@@ -24,6 +24,8 @@ type Response struct {
 	// Usage is left out when the provider gave none: Codex takes a null or
 	// partial one for a broken stream and samples the whole turn again.
 	Usage *Usage `json:"usage,omitempty"`
+	// EndTurn, when false, makes Codex ask again for the rest of the answer.
+	EndTurn *bool `json:"end_turn,omitempty"`
 }
 
 // Error says why an answer failed. Codex decides by Code what it does next.

@@ -67,16 +67,17 @@ type ToolFormat struct {
 
 // Item is one entry of the conversation. Which members count depends on Type.
 type Item struct {
-	Type      string          `json:"type"` // "" means message
-	Role      string          `json:"role"`
-	Content   json.RawMessage `json:"content"` // of a message: string or parts; of reasoning: parts
-	CallID    string          `json:"call_id"`
-	Name      string          `json:"name"`
-	Namespace string          `json:"namespace"`
-	Arguments json.RawMessage `json:"arguments"` // a string that holds JSON, not always valid
-	Input     string          `json:"input"`     // of a custom tool's call
-	Output    json.RawMessage `json:"output"`    // string or parts
-	Summary   json.RawMessage `json:"summary"`   // of reasoning: parts
+	Type             string          `json:"type"` // "" means message
+	Role             string          `json:"role"`
+	Content          json.RawMessage `json:"content"` // of a message: string or parts; of reasoning: parts
+	CallID           string          `json:"call_id"`
+	Name             string          `json:"name"`
+	Namespace        string          `json:"namespace"`
+	Arguments        json.RawMessage `json:"arguments"`         // a string that holds JSON, not always valid
+	Input            string          `json:"input"`             // of a custom tool's call
+	Output           json.RawMessage `json:"output"`            // string or parts
+	Summary          json.RawMessage `json:"summary"`           // of reasoning: parts
+	EncryptedContent string          `json:"encrypted_content"` // of reasoning: what the provider gave, byte for byte
 }
 
 // Input is the conversation. The wire also allows one string for it.

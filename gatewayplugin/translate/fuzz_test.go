@@ -96,7 +96,7 @@ func FuzzChatAnswer(f *testing.F) {
 			return err
 		})
 		for _, data := range [][]byte{first, second} {
-			if done, err := a.Chunk(data); done || err != nil {
+			if done, err := a.Take(data); done || err != nil {
 				break
 			}
 		}

@@ -20,10 +20,11 @@ type toolRef struct {
 	namespace string // empty: none
 	name      string
 	custom    bool // its input is freeform text, wrapped as {"input": …}
+	answer    bool // no tool of Codex: its input is the answer as JSON
 }
 
-// Tools maps the names of one request's tools: Codex has namespaces, the Chat
-// Completions wire has flat names of at most 64 bytes. The names must come
+// Tools maps the names of one request's tools: Codex has namespaces, the
+// other wires have flat names of at most 64 bytes. The names must come
 // back to Codex as name and namespace, else it says "unsupported call".
 type Tools struct {
 	byFlat map[string]toolRef // name on the wire -> tool

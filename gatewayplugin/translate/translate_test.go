@@ -115,7 +115,7 @@ func answer(t *testing.T, stream []byte) string {
 		if err != nil {
 			break
 		}
-		if done, err = a.Chunk(e.Data); err != nil {
+		if done, err = a.Take(e.Data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,7 +171,7 @@ func TestNoHalfCallAtAnyCut(t *testing.T) {
 			if err != nil {
 				break
 			}
-			if _, err := a.Chunk(e.Data); err != nil {
+			if _, err := a.Take(e.Data); err != nil {
 				break
 			}
 		}

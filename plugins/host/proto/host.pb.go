@@ -109,7 +109,11 @@ type LaunchRequest struct {
 	StderrPath string `protobuf:"bytes,11,opt,name=stderr_path,json=stderrPath,proto3" json:"stderr_path,omitempty"`
 	// Further arguments of the engine, e.g. configuration overrides that belong
 	// to this agent alone. Never secrets: argv can be read by others.
-	EngineArgs    []string `protobuf:"bytes,12,rep,name=engine_args,json=engineArgs,proto3" json:"engine_args,omitempty"`
+	EngineArgs []string `protobuf:"bytes,12,rep,name=engine_args,json=engineArgs,proto3" json:"engine_args,omitempty"`
+	// Device, inode, size and times of the binary when its digest was last
+	// checked; while the opened file still has them it is not read again. Empty:
+	// always read.
+	EngineStamp   string `protobuf:"bytes,13,opt,name=engine_stamp,json=engineStamp,proto3" json:"engine_stamp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -226,6 +230,13 @@ func (x *LaunchRequest) GetEngineArgs() []string {
 		return x.EngineArgs
 	}
 	return nil
+}
+
+func (x *LaunchRequest) GetEngineStamp() string {
+	if x != nil {
+		return x.EngineStamp
+	}
+	return ""
 }
 
 type LaunchResponse struct {
@@ -2588,7 +2599,7 @@ var File_plugins_host_proto_host_proto protoreflect.FileDescriptor
 
 const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\n" +
-	"\x1dplugins/host/proto/host.proto\x12\x12mmo.plugin.host.v1\x1a\x1dplugins/base/proto/base.proto\"\xec\x03\n" +
+	"\x1dplugins/host/proto/host.proto\x12\x12mmo.plugin.host.v1\x1a\x1dplugins/base/proto/base.proto\"\x8f\x04\n" +
 	"\rLaunchRequest\x12/\n" +
 	"\x05fence\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x05fence\x12\x1b\n" +
 	"\tagent_ref\x18\x02 \x01(\tR\bagentRef\x12\x1e\n" +
@@ -2609,7 +2620,8 @@ const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\vstderr_path\x18\v \x01(\tR\n" +
 	"stderrPath\x12\x1f\n" +
 	"\vengine_args\x18\f \x03(\tR\n" +
-	"engineArgs\x1a6\n" +
+	"engineArgs\x12!\n" +
+	"\fengine_stamp\x18\r \x01(\tR\vengineStamp\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
