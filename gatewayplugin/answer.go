@@ -7,32 +7,45 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/anthropic"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
-	"github.com/codex-mmo/codex-mmo/gatewayplugin/sse"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/translate"
 )
 
 // answer takes the events of one upstream stream and hands on what Codex
 // shall see, all but the terminal event.
 type answer interface {
-	// take takes one event. done tells that nothing follows.
-	take(sse.Event) (done bool, err error)
-	// finished reports whether the answer is whole but for its usage.
-	finished() bool
-	finish() (translate.Result, error)
+	// Take takes the data of one event. done tells that nothing follows.
+	Take(data []byte) (done bool, err error)
+	// Finished reports whether the answer is whole but for its usage.
+	Finished() bool
+	// SoFar returns what is known of the answer, and hands on nothing.
+	SoFar() translate.Result
+	// Finish hands on what is left of an answer that is whole.
+	Finish() (translate.Result, error)
 }
 
 // prepare makes the provider's request, and what reads its answer.
 func (x *exchange) prepare(ctx context.Context) (*http.Request, answer, error) {
 	model := x.route.upstreamModel(x.request.Model)
-	if x.route.driver == driverResponses {
+	switch x.route.wire {
+	case wireResponses:
 		body, err := passBody(x.body, model)
 		if err != nil {
 			return nil, nil, err
 		}
 		req, err := x.upstreamRequest(ctx, "/responses", body)
 		return req, &passAnswer{send: x.send}, err
+	case wireAnthropic:
+		origin := translate.Origin{Route: x.route.id, Model: model}
+		call, err := translate.AnthropicRequest(x.request, origin, &x.route.options.Quirks)
+		if err != nil {
+			return nil, nil, err
+		}
+		x.g.metrics.drop(x.route.id, call.Dropped)
+		req, err := x.upstreamRequest(ctx, "/messages", call.Body)
+		return req, translate.NewAnthropicAnswer(x.id, origin, call.Tools, x.emit), err
 	}
 	call, err := translate.ChatRequest(x.request, model, &x.route.options.Quirks)
 	if err != nil {
@@ -40,7 +53,7 @@ func (x *exchange) prepare(ctx context.Context) (*http.Request, answer, error) {
 	}
 	x.g.metrics.drop(x.route.id, call.Dropped)
 	req, err := x.upstreamRequest(ctx, "/chat/completions", call.Body)
-	return req, &chatAnswer{translate.NewChatAnswer(x.id, call.Tools, x.emit)}, err
+	return req, translate.NewChatAnswer(x.id, call.Tools, x.emit), err
 }
 
 func (x *exchange) upstreamRequest(ctx context.Context, path string, body []byte) (*http.Request, error) {
@@ -48,23 +61,23 @@ func (x *exchange) upstreamRequest(ctx context.Context, path string, body []byte
 	if err != nil {
 		return nil, fmt.Errorf("make the provider's request: %w", err)
 	}
+	if x.route.wire == wireAnthropic {
+		req.Header.Set("Anthropic-Version", anthropic.Version)
+	}
 	for name, value := range x.route.options.Headers {
 		req.Header.Set(name, value)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "text/event-stream")
-	if x.route.secret != "" {
+	switch {
+	case x.route.secret == "":
+	case x.route.wire == wireAnthropic:
+		req.Header.Set("X-Api-Key", x.route.secret)
+	default:
 		req.Header.Set("Authorization", "Bearer "+x.route.secret)
 	}
 	return req, nil
 }
-
-// chatAnswer is an answer on the Chat Completions wire.
-type chatAnswer struct{ *translate.ChatAnswer }
-
-func (a *chatAnswer) take(e sse.Event) (bool, error)    { return a.Take(e.Data) }
-func (a *chatAnswer) finished() bool                    { return a.Finished() }
-func (a *chatAnswer) finish() (translate.Result, error) { return a.Finish() }
 
 // passBody makes the body for a provider that speaks Responses itself: the
 // model's name is the provider's, and client_metadata, which names this
@@ -114,12 +127,13 @@ type passUsage struct {
 	Cost               json.RawMessage     `json:"cost"`
 }
 
-func (a *passAnswer) take(e sse.Event) (bool, error) {
-	if string(e.Data) == "[DONE]" {
+// Take takes the data of one event.
+func (a *passAnswer) Take(data []byte) (bool, error) {
+	if string(data) == "[DONE]" {
 		return true, nil
 	}
 	var p passEvent
-	if err := json.Unmarshal(e.Data, &p); err != nil {
+	if err := json.Unmarshal(data, &p); err != nil {
 		return false, fmt.Errorf("read an event of the provider's stream: %w", err)
 	}
 	if p.Response != nil && p.Response.Model != "" {
@@ -141,12 +155,12 @@ func (a *passAnswer) take(e sse.Event) (bool, error) {
 			a.result.Error = p.Response.Error
 		}
 	case "error", "":
-		a.result.Error = e.Data
+		a.result.Error = data
 		if len(p.Error) > 0 && string(p.Error) != "null" {
 			a.result.Error = p.Error
 		}
 	default:
-		return false, a.send(p.Type, bytes.ReplaceAll(e.Data, []byte("\n"), nil))
+		return false, a.send(p.Type, bytes.ReplaceAll(data, []byte("\n"), nil))
 	}
 	a.usage(p)
 	return true, nil
@@ -163,5 +177,11 @@ func (a *passAnswer) usage(p passEvent) {
 	})
 }
 
-func (a *passAnswer) finished() bool                    { return false } // usage comes with the end
-func (a *passAnswer) finish() (translate.Result, error) { return a.result, nil }
+// Finished is never true: the usage comes with the end.
+func (a *passAnswer) Finished() bool { return false }
+
+// SoFar returns what is known of the answer.
+func (a *passAnswer) SoFar() translate.Result { return a.result }
+
+// Finish has nothing left to hand on.
+func (a *passAnswer) Finish() (translate.Result, error) { return a.result, nil }

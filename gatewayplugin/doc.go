@@ -13,7 +13,7 @@
 //	  exchange.run            one upstream attempt, events to Codex
 //	    driver.prepare        the provider's request (translate.ChatRequest …)
 //	    upstream.pump         goroutine: sends it, reads server-sent events
-//	    answer.take           each event, translated
+//	    answer.Take           each event, translated
 //	    exchange.end          telemetry row, then the one terminal event
 //
 // Codex decides by the form of a failure what it does next, so every failure

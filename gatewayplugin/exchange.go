@@ -88,10 +88,11 @@ func (x *exchange) attempt(ctx context.Context) *failure {
 	x.g.tasks.Go(func() { up.pump(req) })
 	if f := x.relay(ctx, up.events, answer); f != nil {
 		up.cancel()
+		x.result = answer.SoFar() // what it has cost so far
 		return f
 	}
 	up.release()
-	x.result, err = answer.finish()
+	x.result, err = answer.Finish()
 	if err != nil {
 		return clientGone
 	}
@@ -118,15 +119,15 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 			if x.first.IsZero() {
 				x.first, x.status = time.Now(), e.status
 			}
-			done, err := answer.take(e.event)
+			done, err := answer.Take(e.event.Data)
 			if err != nil {
-				return x.broken(answer, err)
+				return x.broken(err)
 			}
 			if done {
 				return nil
 			}
 			keepAlive.Reset(x.g.opts.KeepAlive)
-			if answer.finished() {
+			if answer.Finished() {
 				silence.Reset(usageWait)
 			} else {
 				silence.Reset(upstreamSilence)
@@ -137,7 +138,7 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 			}
 			keepAlive.Reset(x.g.opts.KeepAlive)
 		case <-silence.C:
-			if answer.finished() {
+			if answer.Finished() {
 				return nil // whole, without usage
 			}
 			return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: fmt.Sprintf("the provider sent nothing for %s", upstreamSilence)}
@@ -170,11 +171,10 @@ func (x *exchange) orCancelled(f *failure) *failure {
 }
 
 // broken says what an error of the answer means.
-func (x *exchange) broken(answer answer, err error) *failure {
+func (x *exchange) broken(err error) *failure {
 	if errors.Is(err, errClient) {
 		return clientGone
 	}
-	x.result, _ = answer.finish() // for the usage so far; nothing more can be emitted
 	x.g.opts.Log.Debug("a provider's event can't be read", "route", x.route.id, "err", err)
 	return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: "the provider sent an event that can't be read"}
 }
@@ -185,7 +185,7 @@ func (x *exchange) judge() *failure {
 	switch {
 	case r.Error != nil:
 		return classify(0, nil, r.Error, x.route.secret)
-	case r.Finish == "stop", r.Finish == "length":
+	case r.Whole(), r.Finish == "length":
 		return nil
 	case r.Finish == "content_filter":
 		return &failure{kind: "content_filter", code: codeStop, message: "the provider's content filter stopped the answer"}
@@ -232,6 +232,9 @@ func (x *exchange) terminal(f *failure) responses.Event {
 	}
 	r := x.response("completed")
 	r.Usage = x.result.Usage
+	if x.result.Finish == "pause" {
+		r.EndTurn = new(bool) // false: Codex asks for the rest
+	}
 	return responses.Event{Type: "response.completed", Response: r}
 }
 

@@ -24,9 +24,18 @@ import (
 
 // The drivers, as catalogues name them.
 const (
-	driverResponses = "openai_responses" // the provider speaks the Responses wire
-	driverChat      = "openai_chat"      // Chat Completions
-	driverOffline   = "offline"          // the scripted model, over Chat Completions
+	driverResponses = "openai_responses"
+	driverChat      = "openai_chat"
+	driverAnthropic = "anthropic_messages"
+	driverOffline   = "offline" // the scripted model
+)
+
+// The wires that providers speak. Each has a driver of its name; the offline
+// driver speaks the one that its options name.
+const (
+	wireResponses = driverResponses
+	wireChat      = driverChat
+	wireAnthropic = driverAnthropic
 )
 
 // routeDrain is how long requests under way on a replaced offline route may
@@ -37,7 +46,8 @@ const routeDrain = 10 * time.Minute
 type route struct {
 	id      string
 	driver  string
-	baseURL string
+	wire    string
+	baseURL string // with the API's version: ".../v1"
 	secret  string // empty: none
 	options routeOptions
 	models  []*gatewaypb.RouteModel
@@ -52,20 +62,22 @@ type route struct {
 // routeOptions are a route's options_json.
 //
 //	{"headers": {"X-Title": "codex-mmo"}, "quirks": {"effort": {"xhigh": "high"}}}
-//	{"script": "model offline-lead\n…"}
+//	{"script": "model offline-lead\n…", "wire": "anthropic_messages"}
 type routeOptions struct {
 	// Headers are sent upstream; none that authorises.
 	Headers map[string]string `json:"headers"`
 	Quirks  translate.Quirks  `json:"quirks"`
 	// Script is the offline driver's script.
 	Script string `json:"script"`
+	// Wire is what the offline driver speaks; empty: openai_chat.
+	Wire string `json:"wire"`
 }
 
 // newRoute makes a route. What is wrong with it becomes its state: the
 // tenant's other routes work all the same.
 func newRoute(ctx context.Context, src *gatewaypb.Route, secrets map[string]string, random io.Reader) *route {
 	r := &route{
-		id: src.GetId(), driver: src.GetDriver(), baseURL: strings.TrimRight(src.GetBaseUrl(), "/"),
+		id: src.GetId(), driver: src.GetDriver(), wire: src.GetDriver(), baseURL: strings.TrimRight(src.GetBaseUrl(), "/"),
 		models: src.GetModels(), source: src, state: "ready",
 	}
 	if err := r.init(ctx, src, secrets, random); err != nil {
@@ -93,9 +105,19 @@ func (r *route) init(ctx context.Context, src *gatewaypb.Route, secrets map[stri
 		}
 		r.secret = secret
 	}
+	if r.driver != driverOffline && r.options.Wire != "" {
+		return core.Errorf(core.KindValue, "route %s: the wire of driver %s can't be chosen", r.id, r.driver).
+			WithRemedy("leave out wire, or name another driver")
+	}
 	switch r.driver {
 	case driverOffline:
 		return r.startOffline(ctx, random)
+	case driverAnthropic:
+		// Its makers write base URLs without the version.
+		if !strings.HasSuffix(r.baseURL, "/v1") {
+			r.baseURL += "/v1"
+		}
+		return errors.Join(r.checkURL(), r.checkHeaders())
 	case driverChat, driverResponses:
 		return errors.Join(r.checkURL(), r.checkHeaders())
 	}
@@ -106,6 +128,14 @@ func (r *route) init(ctx context.Context, src *gatewaypb.Route, secrets map[stri
 // startOffline serves the scripted model on a port and with a bearer of its
 // own, so that an offline session takes the same way as any other.
 func (r *route) startOffline(ctx context.Context, random io.Reader) error {
+	switch r.wire = r.options.Wire; r.wire {
+	case "":
+		r.wire = wireChat
+	case wireResponses, wireChat, wireAnthropic:
+	default:
+		return core.Errorf(core.KindValue, "route %s: there is no wire %q", r.id, r.wire).
+			WithRemedy("use one of %s, %s, %s", wireResponses, wireChat, wireAnthropic)
+	}
 	script, err := modeltest.Parse(r.options.Script)
 	if err != nil {
 		return core.Errorf(core.KindValue, "route %s: %w", r.id, err)

@@ -13,7 +13,7 @@ import (
 )
 
 // Drivers lists the drivers that the gateway serves.
-var Drivers = []string{driverResponses, driverChat, driverOffline}
+var Drivers = []string{driverResponses, driverChat, driverAnthropic, driverOffline}
 
 // listenerFD is where the starter of the gateway passes the listener: the
 // first descriptor after the standard ones.

@@ -39,6 +39,8 @@ const (
 	VerbAccept    = "accept"    // DispositionRequest -> DispositionResponse
 	VerbReject    = "reject"    // DispositionRequest -> DispositionResponse
 	VerbIntegrate = "integrate" // IntegrateRequest -> IntegrateResponse
+
+	VerbAttach = "attach" // AttachRequest -> AttachResponse; operator only
 )
 
 // ErrorBody is the body of every answer whose HTTP status is not 200.
@@ -396,6 +398,21 @@ type StopRequest struct {
 type StopResponse struct {
 	Session   SessionView   `json:"session"`
 	Survivors []ProcessView `json:"survivors"`
+}
+
+// AttachRequest asks how a terminal reaches the root's thread, and records the
+// terminal's process once there is one.
+type AttachRequest struct {
+	PID int `json:"pid"` // of the terminal's process; 0 only asks
+}
+
+// AttachResponse is what `codex --remote` needs.
+type AttachResponse struct {
+	Session   SessionView `json:"session"`
+	Socket    string      `json:"socket"`     // of the root's engine
+	ThreadID  string      `json:"thread_id"`  // of the root
+	CodexPath string      `json:"codex_path"` // the session's pinned Codex
+	Home      string      `json:"home"`       // CODEX_HOME for the terminal
 }
 
 // FollowRequest streams what happens in the session.

@@ -83,6 +83,7 @@ type Handler interface {
 	Reject(context.Context, Call, DispositionRequest) (*DispositionResponse, error)
 	Integrate(context.Context, Call, IntegrateRequest) (*IntegrateResponse, error)
 	Stop(context.Context, Call, StopRequest) (*StopResponse, error)
+	Attach(context.Context, Call, AttachRequest) (*AttachResponse, error)
 	Audit(context.Context, Call, AuditRequest) (*AuditResponse, error)
 	// Follow calls emit for each event, from one goroutine, until the context
 	// ends or emit fails; emit blocks while the client does not read.

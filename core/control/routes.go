@@ -38,6 +38,7 @@ var routes = map[string]route{
 	VerbReject:    verb(toItsEnd, Handler.Reject),
 	VerbIntegrate: verb(toItsEnd, Handler.Integrate),
 	VerbStop:      verb(toItsEnd, Handler.Stop),
+	VerbAttach:    verb(untilClientLeaves, Handler.Attach),
 	VerbAudit:     verb(untilClientLeaves, Handler.Audit),
 	VerbFollow:    (*Server).follow,
 }

@@ -90,6 +90,12 @@ func (c *Client) Stop(ctx context.Context, m Meta, r StopRequest) (*StopResponse
 	return call[StopResponse](ctx, c, VerbStop, m, fixed(r))
 }
 
+// Attach asks how a terminal reaches the root, or records the terminal. It may
+// be repeated: the same terminal is recorded once.
+func (c *Client) Attach(ctx context.Context, m Meta, r AttachRequest) (*AttachResponse, error) {
+	return call[AttachResponse](ctx, c, VerbAttach, m, fixed(r))
+}
+
 // Audit reads audit rows.
 func (c *Client) Audit(ctx context.Context, m Meta, r AuditRequest) (*AuditResponse, error) {
 	return call[AuditResponse](ctx, c, VerbAudit, m, fixed(r))

@@ -54,11 +54,18 @@ type Session struct {
 	Codex  CodexPin  `json:"codex"`
 	Binary BinaryPin `json:"binary"`
 
-	RootPrompt     FileRef `json:"root_prompt"` // prompt.txt
+	// Client is the terminal that is attached; nil when there is none.
+	Client *Process `json:"client,omitempty"`
+	// Wakes counts the turns that the supervisor started to tell the root of
+	// its workers.
+	Wakes int `json:"wakes,omitempty"`
+
+	RootPrompt     FileRef `json:"root_prompt"` // prompt.txt; none when the root waits for a person
 	RootResult     FileRef `json:"root_result"` // root-result.md or root-partial-result.md
 	RootResultKind string  `json:"root_result_kind,omitempty"`
-	// RootDone says that the root will not work again by itself; the session
-	// ends with RootOutcome (a session status) once its jobs have ended.
+	// RootDone says that the root's last turn is over and no other is on its
+	// way; a session without a screen ends with RootOutcome (a session status)
+	// once its jobs have ended and the root was told of them.
 	RootDone    bool   `json:"root_done,omitempty"`
 	RootOutcome string `json:"root_outcome,omitempty"`
 	Deferred    bool   `json:"root_completion_deferred,omitempty"`
@@ -138,6 +145,7 @@ type Job struct {
 	ResultKind  core.ResultKind  `json:"result_kind,omitempty"`
 	ResultState core.ResultState `json:"result_state,omitempty"`
 
+	Inbox           InboxState  `json:"inbox,omitempty"`
 	ControlRevision uint64      `json:"control_revision"`
 	CancelReason    string      `json:"cancel_reason,omitempty"`
 	RolledBack      bool        `json:"atomic_batch_rolled_back,omitempty"`
@@ -146,6 +154,17 @@ type Job struct {
 	Failure         *Failure    `json:"failure,omitempty"`
 	Usage           *TokenUsage `json:"usage,omitempty"`
 }
+
+// InboxState tells whether whoever spawned a job knows what became of it.
+type InboxState string
+
+// The states of a job in the inbox. The zero value means that there is nothing
+// to tell.
+const (
+	InboxNew     InboxState = "new"     // the spawner was not told
+	InboxOffered InboxState = "offered" // a turn was started to tell it
+	InboxRead    InboxState = "read"    // it has asked since
+)
 
 // Failure is a normalised failure of a turn.
 type Failure struct {

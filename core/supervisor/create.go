@@ -26,8 +26,8 @@ type CreateInput struct {
 	Profile   string // id or folder
 	Bundled   fs.FS  // the bundled profiles
 	Workspace string // a folder inside a git repository
-	Prompt    string
-	Kind      string // noninteractive
+	Prompt    string // may be empty in an interactive session
+	Kind      string // interactive, noninteractive
 	Build     string
 	Getenv    func(string) string
 	Now       time.Time
@@ -45,7 +45,8 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if text := strings.TrimSpace(in.Prompt); text == "" || !utf8.ValidString(in.Prompt) || utf8.RuneCountInString(in.Prompt) > maxPromptRunes {
+	empty := strings.TrimSpace(in.Prompt) == ""
+	if empty && in.Kind != kindInteractive || !utf8.ValidString(in.Prompt) || utf8.RuneCountInString(in.Prompt) > maxPromptRunes {
 		return nil, core.Errorf(core.KindValue, "the prompt must be 1 to %d characters of valid UTF-8", maxPromptRunes).
 			WithRemedy(`say what to do: codex-mmo exec PROFILE "prompt"`)
 	}
@@ -191,11 +192,13 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 	if err := folders.MakeDir(dir); err != nil {
 		return err
 	}
-	ref, err := store.Publish(dir, "prompt.txt", []byte(in.Prompt))
-	if err != nil {
-		return err
+	if strings.TrimSpace(in.Prompt) != "" {
+		ref, err := store.Publish(dir, "prompt.txt", []byte(in.Prompt))
+		if err != nil {
+			return err
+		}
+		rec.RootPrompt = ref
 	}
-	rec.RootPrompt = ref
 	st, err := store.Open(ctx, in.Folders.Database(), nil)
 	if err != nil {
 		return err
@@ -234,7 +237,7 @@ type agentDraft struct {
 	session, ref, jobID string
 	role                profile.Agent
 	home                string
-	input, text         string
+	input, text         string // no text: the thread waits for a person
 	now                 time.Time
 }
 
@@ -243,7 +246,7 @@ func putAgentRun(tx *store.Tx, d *agentDraft) error {
 		SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, AgentRef: d.ref, SessionID: d.session,
 		JobID: d.jobID, Agent: d.role.ID, Model: d.role.Model, Route: d.role.Route, Home: d.home, EvidenceComplete: true,
 	})
-	if err != nil {
+	if err != nil || strings.TrimSpace(d.text) == "" {
 		return err
 	}
 	return tx.AppendInput(&store.Input{

@@ -167,10 +167,7 @@ func (a *agent) continueLost(ctx context.Context, in *store.Input) error {
 
 // sendNew records a new input and sends it.
 func (a *agent) sendNew(ctx context.Context, origin, text string) error {
-	in := &store.Input{
-		InputID: core.NewInputID(a.sup.cfg.random()), SessionID: a.sup.session, AgentRef: a.ref,
-		Origin: origin, Text: text, State: store.InputIntended, CreatedAt: a.sup.cfg.now().UTC(),
-	}
+	in := a.sup.newInput(a.ref, origin, text)
 	err := a.sup.commit(ctx, func(tx *store.Tx, _ *change) error {
 		if err := tx.AppendInput(in); err != nil {
 			return err
@@ -185,6 +182,12 @@ func (a *agent) sendNew(ctx context.Context, origin, text string) error {
 
 func (a *agent) saveInput(ctx context.Context, in *store.Input) error {
 	return a.sup.commit(ctx, func(tx *store.Tx, _ *change) error { return tx.PutInput(in) })
+}
+
+func (a *agent) steerRequest(turn, text string) *hostpb.SteerRequest {
+	return &hostpb.SteerRequest{
+		Fence: a.fence(), CommandId: core.NewInputID(a.sup.cfg.random()), Text: text, ExpectedTurnId: turn,
+	}
 }
 
 func turnByID(state *hostpb.ThreadState, id string) *hostpb.Turn {

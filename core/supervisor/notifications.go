@@ -65,8 +65,7 @@ func (a *agent) received(ctx context.Context, raw []byte) (boundary bool, err er
 	}
 	switch f.Method {
 	case "turn/started":
-		a.rec.ActiveTurnID = f.Params.Turn.ID
-		return true, a.progress(ctx)
+		return true, a.turnStarted(ctx, f.Params.Turn.ID)
 	case "item/started":
 		a.follow("item", describeItem(f.Params.Item))
 	case "item/completed":

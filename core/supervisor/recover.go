@@ -44,8 +44,9 @@ func (s *Supervisor) recover(ctx context.Context) error {
 		}
 	}
 	close(s.ready)
+	s.watchClient()
 	s.wg.Go(func() { s.gw.run(s.life) })
-	s.wg.Go(func() { s.watchCompletion(s.life) })
+	s.wg.Go(func() { s.watchRoot(s.life) })
 	return nil
 }
 

@@ -31,10 +31,12 @@ func (k *killReason) Error() string { return "the agent is ended: " + k.text }
 // finishPublished retires the processes of an agent whose ending is published.
 // A suspended root keeps its engine: resume takes it up again.
 func (a *agent) finishPublished(ctx context.Context) error {
-	a.done = true
-	if a.jobID == "" && a.sup.cachedSession().RootOutcome == string(core.SessionSuspended) {
+	if a.jobID == "" {
+		// The root's engine is retired with the session: until then a worker's
+		// end may wake it, and after a suspension a resume takes it up again.
 		return nil
 	}
+	a.done = true
 	return a.retire(ctx, false)
 }
 

@@ -13,40 +13,60 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
 
-// watchCompletion ends the session once the root is done and no job of its
-// session works any more.
-func (s *Supervisor) watchCompletion(ctx context.Context) {
-	for {
+// watchRoot wakes an idle root when its workers have something to tell, and
+// ends a session without a screen once its root is done, no job of it works any
+// more, and the root was told of all of them.
+func (s *Supervisor) watchRoot(ctx context.Context) {
+	for ctx.Err() == nil {
 		changed := s.changes()
-		rec := s.cachedSession()
-		if rec.RootDone {
-			active := s.activeJobs()
-			if len(active) == 0 || rec.RootOutcome == string(core.SessionFailed) {
-				s.complete(ctx, rec)
-				return
+		moved, err := s.nextForRoot(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.fatal(err)
 			}
-			if !rec.Deferred {
-				s.deferCompletion(ctx, active)
-				continue
-			}
+			return
+		}
+		if moved {
+			continue
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return
 		}
 	}
 }
 
+// nextForRoot makes the one move that is due now, if any.
+func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
+	rec := s.cachedSession()
+	if !rec.Status.Admitting() {
+		return false, nil
+	}
+	over := rec.RootDone && rec.RootOutcome != "" // failed or suspended, or nobody is there to go on
+	failed := over && rec.RootOutcome != string(core.SessionCompleted)
+	if news := s.news(); len(news) > 0 && !failed && s.mayWake(rec) {
+		return s.wake(ctx, news)
+	}
+	if !over {
+		return false, nil
+	}
+	active := s.activeJobs()
+	if len(active) == 0 || rec.RootOutcome == string(core.SessionFailed) {
+		s.complete(ctx, rec)
+		return false, nil
+	}
+	if rec.Deferred {
+		return false, nil
+	}
+	return true, s.deferCompletion(ctx, active)
+}
+
 // deferCompletion keeps the session open for workers that still work.
-func (s *Supervisor) deferCompletion(ctx context.Context, active []string) {
-	err := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
+func (s *Supervisor) deferCompletion(ctx context.Context, active []string) error {
+	return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 		rec.Deferred = true
 		return s.audit(tx, "root_completion_deferred", "", "supervisor", map[string]any{"jobs": active})
 	})
-	if err != nil && ctx.Err() == nil {
-		s.fatal(err)
-	}
 }
 
 // activeJobs lists the jobs that are not over and can go on by themselves.

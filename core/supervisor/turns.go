@@ -24,8 +24,11 @@ type endedTurn struct {
 // A turn that was settled before changes nothing.
 func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	in, err := a.inputOfTurn(ctx, t.id)
-	if err != nil || in == nil {
+	if err != nil {
 		return err
+	}
+	if in == nil {
+		return a.turnOfPerson(ctx, t)
 	}
 	if t.status == "completed" && t.text == "" {
 		if t.text, err = a.finalText(ctx, t.id); err != nil {
@@ -130,7 +133,7 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 }
 
 // endRoot records the root's result. The session itself ends once its jobs
-// have, in watchCompletion; only a failure ends or suspends it here.
+// have, in watchRoot; only a failure ends or suspends it here.
 func (a *agent) endRoot(tx *store.Tx, c *change, e ending, ref store.FileRef, now time.Time) error {
 	rec, err := tx.Session(a.sup.session)
 	if err != nil || rec.Status.Terminal() {
@@ -145,7 +148,10 @@ func (a *agent) endRoot(tx *store.Tx, c *change, e ending, ref store.FileRef, no
 		rec.Error = e.failure.Message
 	}
 	rec.RootDone = true
-	rec.RootOutcome = string(e.session)
+	// A person at a terminal decides what comes after a turn, whatever its end.
+	if rec.Kind != kindInteractive || e.session == core.SessionSuspended {
+		rec.RootOutcome = string(e.session)
+	}
 	return c.putSession(tx, rec)
 }
 
@@ -153,19 +159,19 @@ func (a *agent) endRoot(tx *store.Tx, c *change, e ending, ref store.FileRef, no
 // A cancel that was decided first wins: the job becomes cancelled, keeps its
 // reason, and a failure is kept as a warning.
 func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
-	if j.Status.Terminal() {
+	if j.Status.Terminal() || j.Status != core.JobCancelling && !j.Status.CanBecome(e.job) {
 		return false
 	}
 	text := e.err
 	if text == "" && e.failure != nil {
 		text = e.failure.Message
 	}
+	if j.Inbox == "" {
+		j.Inbox = store.InboxNew
+	}
 	if j.Status == core.JobCancelling {
 		j.Status, j.Warning, j.FinishedAt = core.JobCancelled, firstOf(text, e.warning, j.Warning), &now
 		return true
-	}
-	if !j.Status.CanBecome(e.job) {
-		return false
 	}
 	j.Status = e.job
 	if e.job.Terminal() {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
@@ -193,7 +194,7 @@ func (s *Supervisor) markRead(ctx context.Context, j *store.Job) (*store.Job, er
 		if rec.ResultState != core.ResultUnread {
 			return errUnchanged
 		}
-		rec.ResultState = core.ResultRead
+		rec.ResultState, rec.Inbox = core.ResultRead, store.InboxRead
 		return nil
 	})
 	if err != nil {
@@ -248,6 +249,9 @@ func (s *Supervisor) Cancel(ctx context.Context, call control.Call, r control.Ca
 				return err
 			}
 			rec.Status, rec.CancelReason = core.JobCancelling, r.Reason
+			if caller.Role != access.RoleOperator {
+				rec.Inbox = store.InboxRead // who asked for it knows
+			}
 			if err := c.putJob(tx, rec); err != nil {
 				return err
 			}

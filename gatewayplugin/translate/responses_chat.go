@@ -13,44 +13,26 @@ import (
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
 )
 
-// Quirks says how a route differs from what OpenAI takes. The zero value is
-// OpenAI's own dialect. On disk it is JSON in the route's options.
-type Quirks struct {
-	// Effort maps Codex's reasoning efforts to the provider's; an effort
-	// mapped to "" is left out. Efforts that are not named pass as they are.
-	Effort map[string]string `json:"effort,omitempty"`
-	// ReasoningContent sends earlier reasoning back with the calls it led to,
-	// as DeepSeek and Kimi demand; others refuse the member.
-	ReasoningContent bool `json:"reasoning_content,omitempty"`
-	// NoParallelToolCalls leaves out parallel_tool_calls.
-	NoParallelToolCalls bool `json:"no_parallel_tool_calls,omitempty"`
-	// NoImages replaces images by a note, for models that only read text.
-	NoImages bool `json:"no_images,omitempty"`
-	// JSONObjectOnly asks for json_object where a schema is demanded, with the
-	// schema in the instructions.
-	JSONObjectOnly bool `json:"json_object_only,omitempty"`
-}
-
-// ChatCall is a translated request.
-type ChatCall struct {
-	Body    []byte // JSON of the Chat Completions request
+// Call is a translated request.
+type Call struct {
+	Body    []byte // JSON of the provider's request
 	Tools   *Tools // needed to read the answer
 	Dropped []string
 }
 
 // ChatRequest translates a Responses request into a streaming Chat Completions
 // request for the provider's model. quirks may be nil.
-func ChatRequest(in *responses.Request, model string, quirks *Quirks) (*ChatCall, error) {
+func ChatRequest(in *responses.Request, model string, quirks *Quirks) (*Call, error) {
 	if quirks == nil {
 		quirks = &Quirks{}
 	}
-	call := &ChatCall{Tools: newTools()}
+	call := &Call{Tools: newTools()}
 	out := chat.Request{
 		Model: model, Stream: true, StreamOptions: &chat.StreamOptions{IncludeUsage: true},
 		MaxTokens: in.MaxOutputTokens, Temperature: in.Temperature, TopP: in.TopP,
 	}
 	out.Tools, call.Dropped = call.Tools.declare(in.Tools)
-	h := &history{quirks: quirks, tools: call.Tools}
+	h := &chatHistory{quirks: quirks, tools: call.Tools}
 	out.Messages = h.messages(in)
 	call.Dropped = append(call.Dropped, h.dropped...)
 	if len(out.Tools) > 0 {
@@ -83,13 +65,6 @@ func encode(v any) ([]byte, error) {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
 	return bytes.TrimRight(buf.Bytes(), "\n"), nil
-}
-
-func (q *Quirks) effort(effort string) string {
-	if mapped, ok := q.Effort[effort]; ok {
-		return mapped
-	}
-	return effort
 }
 
 // format asks for an answer in JSON.

@@ -26,6 +26,7 @@ type Handler struct {
 	OnCancel    func(context.Context, control.Call, control.CancelRequest) (*control.CancelResponse, error)
 	OnAccept    func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
 	OnReject    func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
+	OnAttach    func(context.Context, control.Call, control.AttachRequest) (*control.AttachResponse, error)
 	OnIntegrate func(context.Context, control.Call, control.IntegrateRequest) (*control.IntegrateResponse, error)
 	OnStop      func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
 	OnAudit     func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
@@ -99,6 +100,11 @@ func (h *Handler) Integrate(ctx context.Context, c control.Call, r control.Integ
 // Stop calls OnStop.
 func (h *Handler) Stop(ctx context.Context, c control.Call, r control.StopRequest) (*control.StopResponse, error) {
 	return serve(ctx, c, r, h.OnStop)
+}
+
+// Attach calls OnAttach.
+func (h *Handler) Attach(ctx context.Context, c control.Call, r control.AttachRequest) (*control.AttachResponse, error) {
+	return serve(ctx, c, r, h.OnAttach)
 }
 
 // Audit calls OnAudit.

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/folders"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	"github.com/codex-mmo/codex-mmo/core/supervisor"
+	"github.com/codex-mmo/codex-mmo/profiles"
+)
+
+func (a *app) launchCmd() *cobra.Command {
+	var cwd string
+	cmd := &cobra.Command{
+		Use:   "launch PROFILE [\"PROMPT\"]",
+		Short: "Start a session of a team and talk to its root in Codex's own screen",
+		Long: "launch starts a session of the profile in the workspace and opens Codex's own screen on its root. Leaving the\n" +
+			"screen (/quit, Ctrl-C, a closed terminal) detaches: root and workers go on, and `codex-mmo attach` brings the\n" +
+			"screen back. `codex-mmo stop` ends the session.",
+		Example: "  codex-mmo launch offline-demo\n  codex-mmo launch ./my-team \"fix the build\" --cwd ~/src/project",
+		Args:    cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			prompt := ""
+			if len(args) == 2 {
+				prompt = args[1]
+			}
+			return a.launch(cmd.Context(), args[0], cwd, prompt)
+		},
+	}
+	cmd.Flags().StringVar(&cwd, "cwd", ".", "workspace: a folder inside a git repository")
+	return cmd
+}
+
+func (a *app) attachCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "attach [SESSION]",
+		Short: "Open Codex's screen on the root of a session that works",
+		Long:  "attach opens the screen on the newest session, or on the one that is named. Leaving the screen detaches again.",
+		Args:  cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.outside(); err != nil {
+				return err
+			}
+			f, err := a.folders()
+			if err != nil {
+				return err
+			}
+			id := ""
+			if len(args) == 1 {
+				id = args[0]
+			}
+			rec, err := a.pick(cmd.Context(), f, id)
+			if err != nil {
+				return err
+			}
+			if !supervised(rec.Status) {
+				return core.Errorf(core.KindRuntime, "session %s is %s: there is nothing to attach to", rec.SessionID, rec.Status).
+					WithRemedy("see `codex-mmo status %s`", rec.SessionID)
+			}
+			if _, err := a.bringBack(cmd.Context(), f, rec); err != nil {
+				return err
+			}
+			return a.screenOn(cmd.Context(), f, rec)
+		},
+	}
+}
+
+func (a *app) launch(ctx context.Context, profile, cwd, prompt string) error {
+	if err := a.outside(); err != nil {
+		return err
+	}
+	f, err := a.folders()
+	if err != nil {
+		return err
+	}
+	rec, err := supervisor.Create(ctx, &supervisor.CreateInput{
+		Folders: f, Profile: profile, Bundled: profiles.FS, Workspace: cwd, Prompt: prompt, Kind: "interactive",
+		Build: build(), Getenv: a.getenv, Now: time.Now(), Random: rand.Reader,
+	})
+	if err != nil {
+		return err
+	}
+	a.notice("session %s starts (profile %s, Codex %s)", rec.SessionID, rec.ProfileID, rec.Codex.Version)
+	if err := a.startKeeper(f, rec); err != nil {
+		return launchError(err, rec)
+	}
+	if err := a.screenOn(ctx, f, rec); err != nil {
+		return launchError(err, rec)
+	}
+	return nil
+}
+
+// screenOn runs Codex's own screen on the session's root as our foreground
+// child, and says how to come back when it has ended. The session goes on
+// whatever becomes of the screen.
+func (a *app) screenOn(ctx context.Context, f folders.Folders, rec *store.Session) error {
+	client := a.client(f, rec.SessionID, bringBackTimeout)
+	way, err := client.Attach(ctx, control.Meta{}, control.AttachRequest{})
+	if err != nil {
+		return err
+	}
+	if err := terminalHome(way.Home); err != nil {
+		return err
+	}
+	screen := exec.Command(way.CodexPath, "--remote", "unix://"+way.Socket, "resume", way.ThreadID)
+	screen.Stdin, screen.Stdout, screen.Stderr = os.Stdin, os.Stdout, os.Stderr
+	screen.Dir = rec.Workspace
+	screen.Env = append(supervisor.BaseEnv(a.getenv), "CODEX_HOME="+way.Home, "COLORTERM="+a.getenv("COLORTERM"))
+	// The terminal sends its signals to the whole foreground group: the screen
+	// acts on them, we wait for it.
+	held := make(chan os.Signal, 1)
+	signal.Notify(held, os.Interrupt, syscall.SIGQUIT)
+	defer signal.Stop(held)
+	if err := screen.Start(); err != nil {
+		return core.Errorf(core.KindOS, "Codex's screen can't be started: %w", err).
+			WithRemedy("the session works on; try `codex-mmo attach %s`", rec.SessionID)
+	}
+	if _, err := client.Attach(ctx, control.Meta{}, control.AttachRequest{PID: screen.Process.Pid}); err != nil {
+		a.notice("the screen is not on record: %s", err) // it shows and works all the same
+	}
+	err = screen.Wait()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return core.Errorf(core.KindOS, "Codex's screen: %w", err)
+	}
+	return a.sayHowToComeBack(f, rec.SessionID)
+}
+
+func (a *app) sayHowToComeBack(f folders.Folders, id string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), bringBackTimeout)
+	defer cancel()
+	rec, err := a.readSession(ctx, f, id)
+	if err != nil {
+		return err
+	}
+	if !supervised(rec.Status) {
+		a.notice("session %s is %s; see it: codex-mmo status %s", id, rec.Status, id)
+		return nil
+	}
+	a.notice("detached: session %s works on.\n  come back:  codex-mmo attach %s\n  look at it: codex-mmo status %s\n  end it:     codex-mmo stop %s", id, id, id, id)
+	return nil
+}
+
+// terminalConfig is the CODEX_HOME of the screen: it shows a thread that lives
+// elsewhere, so it needs no model, no login and no tools of its own.
+const terminalConfig = "check_for_update_on_startup = false\ncli_auth_credentials_store = \"file\"\n\n" +
+	"[features]\nplugins = false\napps = false\nremote_plugin = false\nshell_snapshot = false\n\n" +
+	"[analytics]\nenabled = false\n\n[feedback]\nenabled = false\n\n[history]\npersistence = \"none\"\n"
+
+func terminalHome(dir string) error {
+	path := filepath.Join(dir, "config.toml")
+	if _, err := os.Lstat(path); err == nil {
+		return nil
+	}
+	_, err := store.Publish(dir, "config.toml", []byte(terminalConfig))
+	return err
+}

@@ -1,0 +1,223 @@
+package supervisor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+// maxWakes bounds the turns that the supervisor starts by itself in a session:
+// each of them costs the user tokens.
+const maxWakes = 50
+
+// maxWakeLines bounds how many jobs one inbox text names.
+const maxWakeLines = 20
+
+// news lists the jobs whose end or need the root was not told of.
+func (s *Supervisor) news() []*store.Job {
+	var list []*store.Job
+	for _, j := range s.allJobs() {
+		if j.Inbox == store.InboxNew && j.ParentJobID == "" {
+			list = append(list, j)
+		}
+	}
+	return list
+}
+
+// mayWake reports whether the root is idle and may be given a turn. With a
+// terminal attached the person there decides when the next turn begins; the
+// root is told in it.
+func (s *Supervisor) mayWake(rec *store.Session) bool {
+	if rec.Client != nil || rec.Wakes >= maxWakes {
+		return false
+	}
+	s.mu.Lock()
+	root := s.agents[rec.RootAgentRef]
+	s.mu.Unlock()
+	if root == nil || chanClosed(root.ended) {
+		return false
+	}
+	run := root.snapshot()
+	return rec.RootDone && run.ThreadID != "" && run.ActiveTurnID == ""
+}
+
+// wake starts one turn of the root that names the jobs. Until it is answered
+// no other is started: the root is at work then.
+func (s *Supervisor) wake(ctx context.Context, jobs []*store.Job) (bool, error) {
+	root := s.rootAgent()
+	text := inboxText("[inbox]", jobs)
+	in := s.newInput(root.ref, "inbox", text)
+	var failed error
+	err := root.do(ctx, func(ctx context.Context) {
+		failed = s.commit(ctx, func(tx *store.Tx, c *change) error {
+			rec, err := tx.Session(s.session)
+			if err != nil {
+				return err
+			}
+			rec.Wakes++
+			rec.RootDone, rec.RootOutcome, rec.Deferred = false, "", false
+			if err := s.offer(tx, c, jobs); err != nil {
+				return err
+			}
+			if err := s.audit(tx, "root_woken", "", "supervisor", map[string]any{"jobs": jobIDs(jobs), "input_id": in.InputID}); err != nil {
+				return err
+			}
+			if err := tx.AppendInput(in); err != nil {
+				return err
+			}
+			return c.putSession(tx, rec)
+		})
+		if failed == nil {
+			root.step(func(ctx context.Context) error { return root.send(ctx, in) })
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return err == nil, err
+}
+
+// offer notes that the root is being told of jobs.
+func (s *Supervisor) offer(tx *store.Tx, c *change, jobs []*store.Job) error {
+	for _, j := range jobs {
+		rec, err := tx.Job(j.JobID)
+		if err != nil {
+			return err
+		}
+		if rec.Inbox != store.InboxNew {
+			continue
+		}
+		rec.Inbox = store.InboxOffered
+		if err := c.putJob(tx, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func jobIDs(jobs []*store.Job) []string {
+	var ids []string
+	for _, j := range jobs {
+		ids = append(ids, j.JobID)
+	}
+	return ids
+}
+
+// inboxText tells the root what waits for it: ids, states and what to call,
+// never a worker's own words.
+func inboxText(mark string, jobs []*store.Job) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s Your workers have news:\n", mark)
+	for i, j := range jobs {
+		if i == maxWakeLines {
+			fmt.Fprintf(&b, "- and %d more; agent_status lists them\n", len(jobs)-i)
+			break
+		}
+		fmt.Fprintf(&b, "- job %s (%s) is %s\n", j.JobID, j.Agent, j.Status)
+	}
+	b.WriteString("Read results with agent_result, see the others with agent_status, then go on with your task or finish it.")
+	return b.String()
+}
+
+// told notes that the root has asked for jobs whose end it was not told of.
+// The answer does not wait for it.
+func (s *Supervisor) toldOf(ids []string) {
+	var due bool
+	for _, id := range ids {
+		if j, err := s.cachedJob(id); err == nil && (j.Inbox == store.InboxNew || j.Inbox == store.InboxOffered) {
+			due = true
+		}
+	}
+	if !due {
+		return
+	}
+	s.wg.Go(func() {
+		err := s.commit(s.life, func(tx *store.Tx, c *change) error {
+			for _, id := range ids {
+				j, err := tx.Job(id)
+				if err != nil {
+					return err
+				}
+				if j.Inbox != store.InboxNew && j.Inbox != store.InboxOffered {
+					continue
+				}
+				j.Inbox = store.InboxRead
+				if err := c.putJob(tx, j); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil && s.life.Err() == nil {
+			s.log.Warn("noting what the root has read", "err", err)
+		}
+	})
+}
+
+// turnStarted notes the thread's running turn. One that a person started at a
+// terminal is told what waits in the inbox.
+func (a *agent) turnStarted(ctx context.Context, turn string) error {
+	a.rec.ActiveTurnID = turn
+	if err := a.save(ctx, nil); err != nil {
+		return err
+	}
+	if a.jobID != "" {
+		return a.progress(ctx)
+	}
+	in, err := a.lastInput(ctx)
+	if err != nil || in != nil && (in.State == store.InputSent || in.State == store.InputApplied) {
+		return err
+	}
+	return a.steerInbox(ctx, turn)
+}
+
+// steerInbox adds the inbox to a turn that a person started.
+func (a *agent) steerInbox(ctx context.Context, turn string) error {
+	news := a.sup.news()
+	if len(news) == 0 {
+		return nil
+	}
+	c, cancel := short(ctx)
+	defer cancel()
+	answer, err := a.host.Steer(c, a.steerRequest(turn, inboxText("[inbox]", news)))
+	if err != nil {
+		return hostError("telling the root of its workers", err)
+	}
+	if answer.GetFailure() != nil {
+		return nil // the turn is over already; the next one is told
+	}
+	return a.sup.commit(ctx, func(tx *store.Tx, c *change) error { return a.sup.offer(tx, c, news) })
+}
+
+// turnOfPerson notes the end of a turn that no input of ours started.
+func (a *agent) turnOfPerson(ctx context.Context, t endedTurn) error {
+	a.rec.ActiveTurnID, a.rec.LastTurnID = "", t.id
+	delete(a.lastText, t.id)
+	if a.jobID != "" {
+		return a.save(ctx, nil)
+	}
+	return a.save(ctx, func(tx *store.Tx, c *change) error {
+		rec, err := tx.Session(a.sup.session)
+		if err != nil || rec.Status.Terminal() {
+			return err
+		}
+		rec.LastActiveAt, rec.RootDone = a.sup.cfg.now().UTC(), true
+		return c.putSession(tx, rec)
+	})
+}
+
+func (s *Supervisor) rootAgent() *agent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.agents[s.sess.RootAgentRef]
+}
+
+func (s *Supervisor) newInput(ref, origin, text string) *store.Input {
+	return &store.Input{
+		InputID: core.NewInputID(s.cfg.random()), SessionID: s.session, AgentRef: ref,
+		Origin: origin, Text: text, State: store.InputIntended, CreatedAt: s.cfg.now().UTC(),
+	}
+}

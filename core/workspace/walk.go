@@ -1,0 +1,250 @@
+package workspace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/codex-mmo/codex-mmo/core"
+)
+
+// maxEntries bounds how many names of one tree are looked at.
+const maxEntries = 2_000_000
+
+// ProblemKind says what can't be captured, or not as what it seems to be.
+type ProblemKind string
+
+// The kinds of problems.
+const (
+	NestedRepository ProblemKind = "nested repository" // its files are captured, its .git is not
+	Submodule        ProblemKind = "submodule"         // what is in it is not captured
+	LFSPointer       ProblemKind = "LFS pointer"       // the pointer is captured, not what it points to
+	SpecialFile      ProblemKind = "special file"      // a device, pipe or socket; not captured
+	SpecialMode      ProblemKind = "special mode"      // setuid, setgid or sticky; captured without
+	EmptyFolder      ProblemKind = "empty folder"      // git has no folders; not captured
+	OtherFilesystem  ProblemKind = "other file system" // a mount; not captured
+)
+
+// Problem names something that a capture does not carry whole.
+type Problem struct {
+	Kind ProblemKind `json:"kind"`
+	Path string      `json:"path"` // relative to the top level, raw bytes
+}
+
+// walker goes through a working tree. It does not follow links, enter .git
+// folders, or trust any configuration.
+type walker struct {
+	repo     *Repo
+	dir      string // the tree's absolute path
+	tree     *tree
+	device   uint64
+	visit    func(file) error
+	problems []Problem
+	entries  int
+}
+
+// file is a file or link that the walk found.
+type file struct {
+	path string
+	stat unix.Stat_t
+	mode uint32
+	base *item // the same path in the base tree; nil: not there
+}
+
+// entry is a name in a folder that the base tree does not have.
+type entry struct {
+	file
+	isFolder bool
+}
+
+// walk visits every file and link that the base tree has, and every other one
+// that is not ignored.
+//
+// Folders of the base are gone through at once. The rest goes level by level,
+// so that one question per level finds out what is ignored, and an ignored
+// folder is never entered.
+func (w *walker) walk(ctx context.Context, base *item) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(w.tree.dir.Fd()), &st); err != nil {
+		return err
+	}
+	w.device = uint64(st.Dev)
+	level, err := w.tracked("", base)
+	for err == nil && len(level) > 0 {
+		level, err = w.untracked(ctx, level)
+	}
+	return err
+}
+
+// tracked goes through a folder that the base has. It returns what the base
+// does not have.
+func (w *walker) tracked(path string, base *item) ([]entry, error) {
+	found, err := w.read(path)
+	if err != nil {
+		return nil, err
+	}
+	var rest []entry
+	for _, e := range found {
+		_, name := split(e.path)
+		e.base = base.below[name]
+		switch {
+		case e.base == nil || e.isFolder != (e.base.below != nil || e.base.mode == modeGitlink):
+			rest = append(rest, e)
+		case !e.isFolder:
+			err = w.visit(e.file)
+		case e.base.mode == modeGitlink:
+			err = w.submodule(e.file)
+		default:
+			var below []entry
+			below, err = w.tracked(e.path, e.base)
+			rest = append(rest, below...)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return rest, nil
+}
+
+// submodule keeps a gitlink of the base as it is.
+func (w *walker) submodule(f file) error {
+	empty, err := w.empty(f.path)
+	if err != nil {
+		return err
+	}
+	if !empty {
+		w.problem(Submodule, f.path)
+	}
+	f.mode = modeGitlink
+	return w.visit(f)
+}
+
+// untracked visits one level of what the base does not have, and returns the
+// next.
+func (w *walker) untracked(ctx context.Context, level []entry) ([]entry, error) {
+	paths := make([]string, len(level))
+	for i, e := range level {
+		paths[i] = e.path
+	}
+	ignored, err := w.repo.ignored(ctx, w.dir, paths)
+	if err != nil {
+		return nil, err
+	}
+	var next []entry
+	for _, e := range level {
+		if ignored[e.path] {
+			continue
+		}
+		if !e.isFolder {
+			if err := w.visit(e.file); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		below, err := w.read(e.path)
+		if err != nil {
+			return nil, err
+		}
+		empty, err := w.empty(e.path)
+		if err != nil {
+			return nil, err
+		}
+		if empty && e.path != w.repo.prefix {
+			w.problem(EmptyFolder, e.path)
+		}
+		next = append(next, below...)
+	}
+	return next, nil
+}
+
+func (w *walker) problem(kind ProblemKind, path string) {
+	w.problems = append(w.problems, Problem{Kind: kind, Path: path})
+}
+
+func (w *walker) empty(path string) (bool, error) {
+	dir, err := w.tree.folder(path)
+	if err != nil {
+		return false, err
+	}
+	names, err := readNames(dir)
+	return len(names) == 0, errors.Join(err, dir.Close())
+}
+
+// read returns the entries of a folder in the order of their names. What can't
+// be captured is named and left out.
+func (w *walker) read(path string) (entries []entry, err error) {
+	dir, err := w.tree.folder(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	names, err := readNames(dir)
+	if err != nil {
+		return nil, err
+	}
+	if w.entries += len(names); w.entries > maxEntries {
+		return nil, core.Errorf(core.KindValue, "the working tree %s holds more than %d names", w.dir, maxEntries)
+	}
+	for _, name := range names {
+		e := entry{file: file{path: join(path, name)}}
+		if e.stat, e.mode, err = lstatAt(dir, name); err != nil {
+			return nil, err
+		}
+		if keep, err := w.look(path, name, &e); err != nil {
+			return nil, err
+		} else if keep {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+// look decides whether an entry is gone into or visited.
+func (w *walker) look(dir, name string, e *entry) (keep bool, err error) {
+	switch {
+	case name == ".git":
+		if dir != "" { // the one at the top is ours
+			w.problem(NestedRepository, dir)
+		}
+	case e.mode == modeAbsent:
+		return false, fmt.Errorf("%q: %w", e.path, errChanging)
+	case e.mode == modeSpecial && name == ".gitignore":
+		return false, core.Errorf(core.KindValue, "%q is no ordinary file: what it ignores can't be told", e.path)
+	case e.mode == modeSpecial:
+		w.problem(SpecialFile, e.path)
+	case e.mode == modeFolder && uint64(e.stat.Dev) != w.device:
+		w.problem(OtherFilesystem, e.path)
+	case e.mode == modeFolder && depth(e.path) >= maxDepth:
+		return false, core.Errorf(core.KindValue, "folder %s of the working tree %s is too deep: at most %d folders are gone into",
+			strconv.QuoteToASCII(e.path), w.dir, maxDepth)
+	default:
+		if e.isFolder = e.mode == modeFolder; !e.isFolder && e.stat.Mode&0o7000 != 0 {
+			w.problem(SpecialMode, e.path)
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+func depth(path string) int {
+	n := 0
+	for range components(path) {
+		n++
+	}
+	return n
+}
+
+func readNames(dir *os.File) ([]string, error) {
+	names, err := dir.Readdirnames(maxEntries + 1)
+	if errors.Is(err, io.EOF) { // an empty folder
+		err = nil
+	}
+	slices.Sort(names)
+	return names, err
+}
