@@ -94,7 +94,11 @@ func scalar(raw json.RawMessage) string {
 
 // overflow finds the phrases by which providers without a code say that the
 // conversation is too long.
-var overflow = regexp.MustCompile(`(?i)maximum context length|context window|context[ _]length|prompt is too long|input is too long|too many tokens|exceeds? the (model'?s )?(available )?context`)
+var overflow = regexp.MustCompile(`(?i)maximum context length|context window|context[ _]length|prompt is too long|input is too long|too many tokens|exceeds? (the )?(model'?s )?(available )?context`)
+
+// noCredit finds the phrase by which Anthropic says, as a mere bad request,
+// that the account is empty.
+var noCredit = regexp.MustCompile(`(?i)credit balance is too low`)
 
 // classify decides what a provider's error means. status is 0 for an error
 // within a stream.
@@ -120,7 +124,7 @@ func classify(status int, header http.Header, body []byte, secret string) *failu
 	switch {
 	case has("context_length_exceeded", "context_window"), overflow.MatchString(e.Message) && status < 500 && status != 429:
 		f.kind, f.code = "context_window", codeContext
-	case status == http.StatusPaymentRequired, has("insufficient_quota", "usage_limit_reached", "usage_not_included", "billing", "credit"):
+	case status == http.StatusPaymentRequired, noCredit.MatchString(e.Message), has("insufficient_quota", "usage_limit_reached", "usage_not_included", "billing", "credit"):
 		f.kind, f.code = "usage_limited", codeQuota
 	case status == http.StatusTooManyRequests, has("rate_limit"):
 		f.rateLimit(header)

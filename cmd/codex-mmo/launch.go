@@ -4,10 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -111,7 +111,7 @@ func (a *app) screenOn(ctx context.Context, f folders.Folders, rec *store.Sessio
 	if err != nil {
 		return err
 	}
-	if err := terminalHome(way.Home); err != nil {
+	if err := terminalHome(way.Home, rec.Workspace); err != nil {
 		return err
 	}
 	screen := exec.Command(way.CodexPath, "--remote", "unix://"+way.Socket, "resume", way.ThreadID)
@@ -154,16 +154,38 @@ func (a *app) sayHowToComeBack(f folders.Folders, id string) error {
 }
 
 // terminalConfig is the CODEX_HOME of the screen: it shows a thread that lives
-// elsewhere, so it needs no model, no login and no tools of its own.
-const terminalConfig = "check_for_update_on_startup = false\ncli_auth_credentials_store = \"file\"\n\n" +
-	"[features]\nplugins = false\napps = false\nremote_plugin = false\nshell_snapshot = false\n\n" +
-	"[analytics]\nenabled = false\n\n[feedback]\nenabled = false\n\n[history]\npersistence = \"none\"\n"
+// elsewhere, so it needs no login and no tools of its own. The provider is a
+// name only: with one that asks for no login, the screen asks for none either.
+const terminalConfig = `model = "remote"
+model_provider = "remote"
+check_for_update_on_startup = false
+cli_auth_credentials_store = "file"
 
-func terminalHome(dir string) error {
-	path := filepath.Join(dir, "config.toml")
-	if _, err := os.Lstat(path); err == nil {
-		return nil
-	}
-	_, err := store.Publish(dir, "config.toml", []byte(terminalConfig))
+[model_providers.remote]
+name = "the session's own"
+base_url = "http://127.0.0.1:9/v1"
+wire_api = "responses"
+
+[features]
+plugins = false
+apps = false
+remote_plugin = false
+shell_snapshot = false
+
+[analytics]
+enabled = false
+
+[feedback]
+enabled = false
+
+[history]
+persistence = "none"
+
+[projects.%q]
+trust_level = "untrusted"
+`
+
+func terminalHome(dir, workspace string) error {
+	_, err := store.Publish(dir, "config.toml", fmt.Appendf(nil, terminalConfig, workspace))
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/folders"
 )
 
 // Worktree is the record of a working tree that was made for one writer. It is
@@ -38,14 +39,14 @@ const reserve = 64 << 20
 // absolute and real, outside the user's tree, and not below a world-writable
 // folder. One checkout runs at a time per repository.
 func (r *Repo) AddWorktree(ctx context.Context, dir string) (*Worktree, error) {
-	if err := r.checkPlace(dir); err != nil {
-		return nil, err
-	}
 	unlock, err := r.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	if err := r.checkPlace(dir); err != nil {
+		return nil, err
+	}
 	commit, err := r.head()
 	if err != nil {
 		return nil, err
@@ -60,6 +61,9 @@ func (r *Repo) AddWorktree(ctx context.Context, dir string) (*Worktree, error) {
 	}
 	if err := r.forecast(dir, base); err != nil {
 		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, core.Errorf(core.KindOS, "making worktree %s: %w", dir, err)
 	}
 	w := &Worktree{Dir: dir, Top: r.top, Prefix: r.prefix, BaseCommit: commit, BaseTree: tree}
 	if err := r.checkOut(ctx, w, base); err != nil {
@@ -148,13 +152,11 @@ func (r *Repo) checkOut(ctx context.Context, w *Worktree, base *listing) error {
 	if err := os.RemoveAll(reg); err != nil { // of a tree that was lost
 		return err
 	}
-	for _, dir := range []string{reg, w.Dir} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return err
-		}
-		if err := os.Chmod(dir, 0o700); err != nil {
-			return err
-		}
+	if err := folders.MakeDir(reg); err != nil {
+		return err
+	}
+	if err := os.Chmod(w.Dir, 0o700); err != nil { // at any umask
+		return err
 	}
 	for _, f := range [][2]string{ // layout: gitrepository-layout(5)
 		{filepath.Join(reg, "HEAD"), w.BaseCommit + "\n"},

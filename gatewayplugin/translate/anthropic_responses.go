@@ -3,6 +3,7 @@ package translate
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/anthropic"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
@@ -155,9 +156,10 @@ func (a *AnthropicAnswer) delta(index int, d *anthropic.Delta) error {
 		a.block.Signature += d.Signature
 		return a.items.grow(len(d.Signature))
 	case "input_json_delta":
-		for _, p := range a.items.calls {
+		for _, p := range slices.Backward(a.items.calls) {
 			if p.index == index {
 				p.arguments.WriteString(d.PartialJSON)
+				break
 			}
 		}
 		return a.items.grow(len(d.PartialJSON))

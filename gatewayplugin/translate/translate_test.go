@@ -74,15 +74,23 @@ func TestRequestGolden(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			call, err := translate.ChatRequest(parse(t, raw), "upstream-model", nil)
-			if err != nil {
-				t.Fatal(err)
+			for wire, translated := range map[string]func() (*translate.Call, error){
+				"chat":      func() (*translate.Call, error) { return translate.ChatRequest(parse(t, raw), "upstream-model", nil) },
+				"anthropic": func() (*translate.Call, error) { return translate.AnthropicRequest(parse(t, raw), origin, nil) },
+			} {
+				call, err := translated()
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := indent(t, call.Body) + "\ndropped: " + strings.Join(call.Dropped, ", ") + "\n"
+				golden(t, "testdata/request/"+name+"."+wire+".golden", got)
 			}
-			got := indent(t, call.Body) + "\ndropped: " + strings.Join(call.Dropped, ", ") + "\n"
-			golden(t, "testdata/request/"+name+".chat.golden", got)
 		})
 	}
 }
+
+// origin is where the tests' answers come from.
+var origin = translate.Origin{Route: "r", Model: "upstream-model"}
 
 const toolsRequest = `{
 	"model": "m", "stream": true, "input": "go",
@@ -96,28 +104,54 @@ const toolsRequest = `{
 	]
 }`
 
-// answer feeds a Chat stream to a translator and prints what comes out.
-func answer(t *testing.T, stream []byte) string {
+// taker is an answer of any wire.
+type taker interface {
+	Take(data []byte) (done bool, err error)
+	Finish() (translate.Result, error)
+}
+
+// newAnswer begins an answer to toolsRequest on a wire.
+func newAnswer(t *testing.T, wire string, emit translate.Emit) taker {
 	t.Helper()
+	if wire == "anthropic" {
+		call, err := translate.AnthropicRequest(parse(t, []byte(toolsRequest)), origin, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return translate.NewAnthropicAnswer("id", origin, call.Tools, emit)
+	}
 	call, err := translate.ChatRequest(parse(t, []byte(toolsRequest)), "m", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return translate.NewChatAnswer("id", call.Tools, emit)
+}
+
+// feed hands a stream to an answer, up to its end or what can't be read.
+func feed(a taker, stream []byte) error {
+	events := sse.NewReader(bytes.NewReader(stream))
+	for {
+		e, err := events.Next()
+		if err != nil {
+			return nil // the end
+		}
+		if done, err := a.Take(e.Data); done || err != nil {
+			return err
+		}
+	}
+}
+
+// answer feeds a stream to a translator and prints what comes out.
+func answer(t *testing.T, wire string, stream []byte) string {
+	t.Helper()
 	var out strings.Builder
-	a := translate.NewChatAnswer("id", call.Tools, func(e responses.Event) error {
+	a := newAnswer(t, wire, func(e responses.Event) error {
 		raw, err := json.Marshal(e)
 		fmt.Fprintf(&out, "%s\n", raw)
 		return err
 	})
-	events := sse.NewReader(bytes.NewReader(stream))
-	for done := false; !done; {
-		e, err := events.Next()
-		if err != nil {
-			break
-		}
-		if done, err = a.Take(e.Data); err != nil {
-			t.Fatal(err)
-		}
+	if err := feed(a, stream); err != nil {
+		t.Fatal(err)
 	}
 	result, err := a.Finish()
 	if err != nil {
@@ -134,49 +168,46 @@ func answer(t *testing.T, stream []byte) string {
 // TestAnswerGolden translates streams of providers: whole ones, odd ones and
 // broken ones. A broken one never yields a tool call.
 func TestAnswerGolden(t *testing.T) {
-	for _, path := range inputs(t, "testdata/answer/*.sse") {
-		name := strings.TrimSuffix(filepath.Base(path), ".sse")
-		t.Run(name, func(t *testing.T) {
-			raw, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, "testdata/answer/"+name+".golden", answer(t, raw))
-		})
+	for folder, wire := range map[string]string{"testdata/answer/": "chat", "testdata/anthropic_answer/": "anthropic"} {
+		for _, path := range inputs(t, folder+"*.sse") {
+			name := strings.TrimSuffix(filepath.Base(path), ".sse")
+			t.Run(wire+"/"+name, func(t *testing.T) {
+				raw, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				golden(t, folder+name+".golden", answer(t, wire, raw))
+			})
+		}
 	}
 }
 
 // TestNoHalfCallAtAnyCut: however short a stream is cut, no call comes out
 // before the provider has ended the answer.
 func TestNoHalfCallAtAnyCut(t *testing.T) {
-	whole, err := os.ReadFile("testdata/answer/calls.sse")
-	if err != nil {
-		t.Fatal(err)
-	}
-	finish := bytes.Index(whole, []byte(`"finish_reason":"tool_calls"`))
-	call, err := translate.ChatRequest(parse(t, []byte(toolsRequest)), "m", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range finish {
-		a := translate.NewChatAnswer("id", call.Tools, func(e responses.Event) error {
-			if _, ok := e.Item.(*responses.FunctionCall); ok {
-				t.Errorf("cut after %d bytes: %s of a call", n, e.Type)
-			}
-			return nil
-		})
-		events := sse.NewReader(bytes.NewReader(whole[:n]))
-		for {
-			e, err := events.Next()
-			if err != nil {
-				break
-			}
-			if _, err := a.Take(e.Data); err != nil {
-				break
-			}
+	for _, tt := range []struct{ wire, path, end string }{
+		{"chat", "testdata/answer/calls.sse", `"finish_reason":"tool_calls"`},
+		{"anthropic", "testdata/anthropic_answer/calls.sse", `"stop_reason":"tool_use"`},
+	} {
+		whole, err := os.ReadFile(tt.path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if result, err := a.Finish(); err != nil || result.Finish != "" {
-			t.Errorf("cut after %d bytes: finish %q, %v", n, result.Finish, err)
+		end := bytes.Index(whole, []byte(tt.end))
+		if end < 0 {
+			t.Fatalf("%s has no %s", tt.path, tt.end)
+		}
+		for n := range end {
+			a := newAnswer(t, tt.wire, func(e responses.Event) error {
+				if _, ok := e.Item.(*responses.FunctionCall); ok {
+					t.Errorf("%s cut after %d bytes: %s of a call", tt.wire, n, e.Type)
+				}
+				return nil
+			})
+			_ = feed(a, whole[:n]) // half an event can't be read
+			if result, err := a.Finish(); err != nil || result.Finish != "" {
+				t.Errorf("%s cut after %d bytes: finish %q, %v", tt.wire, n, result.Finish, err)
+			}
 		}
 	}
 }
