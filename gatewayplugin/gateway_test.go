@@ -159,6 +159,9 @@ func TestRoutesThatCannotServe(t *testing.T) {
 	}{
 		{"driver", &gatewaypb.Route{Driver: "x"}, `unknown driver "x"`},
 		{"script", offline("r", "modl m\n"), `script line 1: unknown statement "modl"`},
+		{"wire", offlineOn("carrier_pigeon", hello), `there is no wire "carrier_pigeon"; use one of openai_responses, openai_chat, anthropic_messages`},
+		{"wire of a provider", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"wire":"openai_chat"}`)}, "the wire of driver openai_chat can't be chosen"},
+		{"Anthropic's URL", &gatewaypb.Route{Driver: "anthropic_messages"}, "is no http or https URL"},
 		{"options", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"hedders":{}}`)}, `unknown field "hedders"`},
 		{"secret", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", SecretName: "NO_KEY"}, "there is no secret NO_KEY; add NO_KEY to credentials.env"},
 		{"clear text", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "http://h", SecretName: "KEY"}, "would send the secret unencrypted; use https"},

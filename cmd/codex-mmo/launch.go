@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/codexbin"
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -117,7 +119,8 @@ func (a *app) screenOn(ctx context.Context, f folders.Folders, rec *store.Sessio
 	screen := exec.Command(way.CodexPath, "--remote", "unix://"+way.Socket, "resume", way.ThreadID)
 	screen.Stdin, screen.Stdout, screen.Stderr = os.Stdin, os.Stdout, os.Stderr
 	screen.Dir = rec.Workspace
-	screen.Env = append(supervisor.BaseEnv(a.getenv), "CODEX_HOME="+way.Home, "COLORTERM="+a.getenv("COLORTERM"))
+	screen.Env = append(supervisor.BaseEnv(a.getenv), "CODEX_HOME="+way.Home, "COLORTERM="+a.getenv("COLORTERM"),
+		"PATH="+a.getenv("PATH")+string(filepath.ListSeparator)+codexbin.HelperDir(way.CodexPath))
 	// The terminal sends its signals to the whole foreground group: the screen
 	// acts on them, we wait for it.
 	held := make(chan os.Signal, 1)

@@ -20,16 +20,13 @@ func (a *app) mcpCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, _ := mcpserver.FromEnv(a.getenv) // what is missing is told to the client, in cfg.Refusal
 			cfg.Version, cfg.In, cfg.Out, cfg.Log = build(), a.in, a.out, a.logger()
-			parent, err := process.Lookup(os.Getppid())
-			if err != nil {
-				return err
+			// A server that can't watch its parent still ends with its input.
+			if parent, err := process.Lookup(os.Getppid()); err == nil {
+				if handle, err := process.Open(parent); err == nil {
+					defer handle.Close()
+					cfg.ParentGone = handle.Done()
+				}
 			}
-			handle, err := process.Open(parent)
-			if err != nil {
-				return err
-			}
-			defer handle.Close()
-			cfg.ParentGone = handle.Done()
 			return mcpserver.Serve(cmd.Context(), cfg)
 		},
 	}

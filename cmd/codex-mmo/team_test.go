@@ -57,7 +57,7 @@ root_agent = "lead"
 [coordination]
 max_depth = 1
 max_active_agents = 4
-max_active_writers = 0
+max_active_writers = 1
 
 [agents.lead]
 model = "m-lead"
@@ -66,7 +66,7 @@ permissions = "read-only"
 approval_policy = "never"
 execution_mode = "turn"
 task_kinds = []
-can_spawn = ["worker"]
+can_spawn = ["worker", "writer"]
 backends = []
 max_recovery_attempts = %[2]d
 guidance = "guidance/lead.md"
@@ -75,6 +75,18 @@ guidance = "guidance/lead.md"
 model = "m-worker"
 description = "Works."
 permissions = "read-only"
+approval_policy = "never"
+execution_mode = "turn"
+task_kinds = []
+can_spawn = []
+backends = ["mcp"]
+max_recovery_attempts = %[2]d
+guidance = "guidance/worker.md"
+
+[agents.writer]
+model = "m-writer"
+description = "Writes."
+permissions = "workspace-write"
 approval_policy = "never"
 execution_mode = "turn"
 task_kinds = []
@@ -126,7 +138,7 @@ func newTeam(t *testing.T, script string, recoveries int) *team {
 		}
 	}
 	write("profile.toml", fmt.Sprintf(teamProfile, "test-team", recoveries))
-	write("catalog.toml", teamCatalog+fmt.Sprintf(teamModel, "m-lead")+fmt.Sprintf(teamModel, "m-worker"))
+	write("catalog.toml", teamCatalog+fmt.Sprintf(teamModel, "m-lead")+fmt.Sprintf(teamModel, "m-worker")+fmt.Sprintf(teamModel, "m-writer"))
 	write("guidance/lead.md", "Lead.\n")
 	write("guidance/worker.md", "Work.\n")
 	write("offline.script", script)
@@ -453,7 +465,8 @@ func (tm *team) assertClean(allowed ...string) {
 	// What Codex itself writes into a home has the modes of its umask; the
 	// home's own folder, which is 0700, keeps others out.
 	homes := filepath.Join("sessions", tm.session, "homes")
-	testkit.AssertModes(tm.t, tm.place.State, filepath.Join(homes, "lead"), filepath.Join(homes, "worker"))
+	testkit.AssertModes(tm.t, tm.place.State, filepath.Join(homes, "lead"), filepath.Join(homes, "worker"), filepath.Join(homes, "writer"),
+		"worktrees", "git") // a writer's files have the modes that git gives them
 	testkit.AssertModes(tm.t, tm.place.Runtime)
 }
 

@@ -282,14 +282,13 @@ type JobView struct {
 
 // PatchView tells what a writing job changed in its worktree.
 type PatchView struct {
-	ChangedPaths  []string `json:"changed_paths"`            // at most 200, sorted
-	TotalPaths    int      `json:"total_paths"`              // of all changes
-	FlaggedPaths  []string `json:"flagged_paths,omitempty"`  // need allow_flagged to be integrated
-	RefusedPaths  []string `json:"refused_paths,omitempty"`  // can't be integrated; with their reasons in Warning
-	SHA256        string   `json:"sha256"`                   // of the captured patch
-	BaseCommit    string   `json:"base_commit"`              // what the worktree began with
-	Integrated    bool     `json:"integrated"`               // it is in the workspace
-	IntegratedSHA string   `json:"integrated_sha,omitempty"` // sha256 of what was integrated
+	ChangedPaths []string `json:"changed_paths"`           // at most 200, sorted
+	TotalPaths   int      `json:"total_paths"`             // of all changes
+	FlaggedPaths []string `json:"flagged_paths,omitempty"` // need allow_flagged to be integrated
+	RefusedPaths []string `json:"refused_paths,omitempty"` // can't be integrated; with their reasons in Warning
+	SHA256       string   `json:"sha256"`                  // of the captured patch
+	BaseCommit   string   `json:"base_commit"`             // what the worktree began with
+	Integrated   bool     `json:"integrated"`              // it is in the workspace
 }
 
 // TokenUsage sums what the engine reported for a thread, over all its turns.

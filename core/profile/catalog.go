@@ -2,6 +2,7 @@ package profile
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
 )
@@ -60,13 +61,16 @@ func (c *compiler) route(modelKey, id string) {
 	if !core.ValidID(id) {
 		c.bad("catalog.toml", "routes."+id, "can't be the id of a route")
 	}
-	for _, check := range []struct{ name, value, want string }{
-		{"driver", r.Driver, DriverOffline},
-		{"wire_protocol", r.WireProtocol, "openai_chat"},
-		{"billing_mode", r.BillingMode, BillingScripted},
+	for _, check := range []struct {
+		name, value string
+		want        []string
+	}{
+		{"driver", r.Driver, []string{DriverOffline}},
+		{"wire_protocol", r.WireProtocol, []string{WireChat, WireAnthropic}},
+		{"billing_mode", r.BillingMode, []string{BillingScripted}},
 	} {
-		if check.value != check.want {
-			c.bad("catalog.toml", at+check.name, "must be %q, not %q", check.want, check.value)
+		if !slices.Contains(check.want, check.value) {
+			c.bad("catalog.toml", at+check.name, "must be one of %s, not %q", strings.Join(check.want, ", "), check.value)
 		}
 	}
 	if r.Name == "" {

@@ -15,6 +15,12 @@ import (
 // DriverOffline is the gateway's driver for the scripted model.
 const DriverOffline = "offline"
 
+// What a route speaks upstream.
+const (
+	WireChat      = "openai_chat"        // OpenAI Chat Completions
+	WireAnthropic = "anthropic_messages" // Anthropic Messages
+)
+
 // BillingScripted marks a route whose models are scripted: there is no price.
 const BillingScripted = "scripted"
 

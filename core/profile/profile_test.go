@@ -144,7 +144,7 @@ func TestCompile(t *testing.T) {
 	if !ok || len(s.Routes) != 1 || !route.Scripted() {
 		t.Errorf("Routes = %+v, want the used one alone", s.Routes)
 	}
-	if options, err := route.OptionsJSON(); err != nil || string(options) != `{"script":"model m-big\n"}` {
+	if options, err := route.OptionsJSON(); err != nil || string(options) != `{"script":"model m-big\n","wire":"openai_chat"}` {
 		t.Errorf("OptionsJSON = %s, %v", options, err)
 	}
 }
@@ -216,8 +216,8 @@ func TestCompileRefuses(t *testing.T) {
 		"missing guidance":   {"profile.toml", `"zoe.md"`, `"zoey.md"`, "team/zoey.md is missing"},
 		"guidance elsewhere": {"profile.toml", `"zoe.md"`, `"../zoe.md"`, "plain path inside its folder"},
 		"route":              {"catalog.toml", `route = "r"`, `route = "s"`, `models.m-big.route "s" is not in the catalogue`},
-		"driver":             {"catalog.toml", `driver = "offline"`, `driver = "openai_chat"`, `routes.r.driver must be "offline"`},
-		"billing":            {"catalog.toml", `billing_mode = "scripted"`, "", `routes.r.billing_mode must be "scripted", not ""`},
+		"driver":             {"catalog.toml", `driver = "offline"`, `driver = "openai_chat"`, `routes.r.driver must be one of offline`},
+		"billing":            {"catalog.toml", `billing_mode = "scripted"`, "", `routes.r.billing_mode must be one of scripted, not ""`},
 		"script":             {"catalog.toml", `"s.script"`, `"t.script"`, "team/t.script is missing"},
 		"upstream":           {"catalog.toml", `upstream_id = "vendor/big"`, "", "models.m-big.upstream_id is missing"},
 		"modalities":         {"catalog.toml", `["text", "image"]`, `["text", "smell"]`, "models.m-big.modalities must be of text and image"},

@@ -85,7 +85,7 @@ func (r Route) Scripted() bool { return r.BillingMode == BillingScripted }
 
 // OptionsJSON returns the driver's options as the gateway takes them.
 func (r Route) OptionsJSON() ([]byte, error) {
-	return strictjson.Marshal(map[string]string{"script": r.Script})
+	return strictjson.Marshal(map[string]string{"script": r.Script, "wire": r.WireProtocol})
 }
 
 // Model is a model as the team's agents see it.

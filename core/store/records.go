@@ -134,6 +134,12 @@ type Job struct {
 	WriteScope []string `json:"write_scope,omitempty"`
 	Cwd        string   `json:"cwd"`
 
+	// Worktree is the working tree of a writing job; nil for others. Patch is
+	// what it made there, once that was captured.
+	Worktree    *Worktree `json:"worktree,omitempty"`
+	Patch       *Patch    `json:"patch,omitempty"`
+	Integrating bool      `json:"integrating,omitempty"` // an integration was begun and not settled
+
 	Status         core.JobStatus `json:"status"`
 	Revision       uint64         `json:"progress_revision"` // grows with every visible change
 	CreatedAt      time.Time      `json:"created_at"`
@@ -153,6 +159,29 @@ type Job struct {
 	Warning         string      `json:"warning,omitempty"`
 	Failure         *Failure    `json:"failure,omitempty"`
 	Usage           *TokenUsage `json:"usage,omitempty"`
+}
+
+// Worktree names a writing job's working tree (see core/workspace).
+type Worktree struct {
+	Dir        string `json:"dir"`
+	Top        string `json:"top"`
+	Prefix     string `json:"prefix,omitempty"`
+	BaseCommit string `json:"base_commit"`
+	BaseTree   string `json:"base_tree"`
+	Removed    bool   `json:"removed,omitempty"` // after its capture was proven
+}
+
+// Patch is what a writing job made. Paths are quoted where they are not plain
+// text; the lists are bounded, the trees hold everything.
+type Patch struct {
+	File     FileRef  `json:"file"` // patch.diff, for people
+	BaseTree string   `json:"base_tree"`
+	Tree     string   `json:"tree"`
+	Total    int      `json:"total"` // changed paths
+	Changed  []string `json:"changed,omitempty"`
+	Flagged  []string `json:"flagged,omitempty"`
+	Refused  []string `json:"refused,omitempty"`
+	Problems []string `json:"problems,omitempty"` // what the capture does not carry whole
 }
 
 // InboxState tells whether whoever spawned a job knows what became of it.

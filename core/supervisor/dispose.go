@@ -56,21 +56,9 @@ func (s *Supervisor) admitReason(ctx context.Context, call control.Call, verb, j
 	if n := utf8.RuneCountInString(reason); n > maxReason || strings.TrimSpace(reason) == "" {
 		return access.Caller{}, core.Errorf(core.KindValue, "a reason has 1 to at most %d characters", maxReason).WithRemedy("say in one sentence why")
 	}
-	j, err := s.cachedJob(job)
-	if err != nil {
-		return access.Caller{}, err
-	}
-	return s.admit(ctx, call, verb, j)
+	caller, _, err := s.admitJob(ctx, call, verb, job)
+	return caller, err
 }
 
 // callerName is how the audit trail names a caller.
 func callerName(c access.Caller) string { return firstOf(c.Agent, string(c.Role)) }
-
-// Integrate brings an accepted patch into the workspace.
-func (s *Supervisor) Integrate(ctx context.Context, call control.Call, r control.IntegrateRequest) (*control.IntegrateResponse, error) {
-	if _, err := s.admitReason(ctx, call, control.VerbIntegrate, r.JobID, r.Reason); err != nil {
-		return nil, err
-	}
-	return nil, core.Errorf(core.KindRuntime, "job %s has no patch: it was read-only", r.JobID).
-		WithRemedy("accept or reject its result")
-}

@@ -10,10 +10,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/admission"
 	"github.com/codex-mmo/codex-mmo/core/codexbin"
+	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/pluginhost"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
@@ -21,7 +24,10 @@ import (
 
 // launch brings up a new agent: host, engine, thread, first input.
 func (a *agent) launch(ctx context.Context) error {
-	err := a.startHost(ctx)
+	err := a.prepareWorktree(ctx)
+	if err == nil {
+		err = a.startHost(ctx)
+	}
 	if err == nil {
 		err = a.launchEngine(ctx)
 	}
@@ -212,7 +218,7 @@ func (a *agent) recordHandle(ctx context.Context, h *hostpb.Handle) error {
 func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 	spec := &hostpb.ThreadSpec{
 		Name: fmt.Sprintf("codex-mmo %s %s", a.sup.session, a.rec.Agent), Cwd: a.cwd(),
-		Model: a.rec.Model, ModelProvider: gatewayProvider, Effort: a.role.Effort,
+		Model: a.rec.Model, ModelProvider: codexhome.Provider, Effort: a.role.Effort,
 		ApprovalPolicy: a.role.ApprovalPolicy, Permissions: a.permissionProfile(),
 	}
 	if a.rec.ThreadID == "" {
@@ -293,11 +299,18 @@ func (a *agent) cwd() string {
 	return a.sup.cachedSession().Workspace
 }
 
+// permissionProfile is the sandbox of the agent's thread: a job writes when it
+// was asked to, in a working tree of its own; the root writes when its role may.
 func (a *agent) permissionProfile() string {
-	if a.role.Permissions == "workspace-write" && a.jobID == "" {
-		return "mmo-rw"
+	writes := a.role.Permissions == profile.WorkspaceWrite
+	if a.jobID != "" {
+		j, err := a.sup.cachedJob(a.jobID)
+		writes = writes && err == nil && j.Mode == admission.ModeWorkspace
 	}
-	return "mmo-ro"
+	if writes {
+		return codexhome.ProfileWrite
+	}
+	return codexhome.ProfileRead
 }
 
 func (a *agent) stderrName() string {
@@ -306,9 +319,6 @@ func (a *agent) stderrName() string {
 	}
 	return "stderr.log"
 }
-
-// gatewayProvider is the name of the gateway in generated homes.
-const gatewayProvider = "gw"
 
 // hostError wraps the failure of a call to a host plugin.
 func hostError(doing string, err error) error {

@@ -32,6 +32,9 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	case core.SessionFinishing, core.SessionCancelling:
 		return s.resumeEnding(ctx, runs)
 	}
+	if err := s.settleIntegrations(ctx); err != nil {
+		return err
+	}
 	if s.gw, err = s.openGateway(ctx); err != nil {
 		return s.failLaunch(ctx, err)
 	}

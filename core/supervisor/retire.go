@@ -37,15 +37,15 @@ func (a *agent) finishPublished(ctx context.Context) error {
 		return nil
 	}
 	a.done = true
-	return a.retire(ctx, false)
+	if err := a.retire(ctx, false); err != nil {
+		return err
+	}
+	return a.dropWorktree(ctx)
 }
 
 // retireLeftover is how an actor begins whose job is over while its processes
 // are not known to be gone.
-func (a *agent) retireLeftover(ctx context.Context) error {
-	a.done = true
-	return a.retire(ctx, false)
-}
+func (a *agent) retireLeftover(ctx context.Context) error { return a.finishPublished(ctx) }
 
 // retireKilled ends an agent that was cancelled, stopped or rolled back.
 func (a *agent) retireKilled() {

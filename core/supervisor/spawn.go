@@ -136,6 +136,15 @@ func requests(specs []control.SpawnSpec) []admission.Request {
 	return list
 }
 
+// scopeOf is what a job may change, relative to the workspace: all of it when
+// nothing is said, nothing when it only reads.
+func scopeOf(spec control.SpawnSpec) []string {
+	if modeOf(spec) == admission.ModeWorkspace && len(spec.WriteScope) == 0 {
+		return []string{"."}
+	}
+	return spec.WriteScope
+}
+
 func modeOf(spec control.SpawnSpec) string {
 	if spec.Mode == "" {
 		return admission.ModeReadOnly
@@ -162,7 +171,7 @@ func (s *Supervisor) draftJobs(caller access.Caller, specs []control.SpawnSpec) 
 			SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage,
 			JobID: id, SessionID: s.session, RunID: s.runID, ProfileID: rec.ProfileID, AgentRef: core.NewAgentRef(random),
 			Agent: spec.Agent, BatchID: batch, ParentJobID: caller.JobID, Depth: s.depth(caller.JobID) + 1,
-			TaskKind: spec.TaskKind, Task: ref, Mode: modeOf(spec), WriteScope: spec.WriteScope, Cwd: rec.Workspace,
+			TaskKind: spec.TaskKind, Task: ref, Mode: modeOf(spec), WriteScope: scopeOf(spec), Cwd: rec.Workspace,
 			Status: core.JobQueued, CreatedAt: now,
 		})
 	}

@@ -64,9 +64,12 @@ type Supervisor struct {
 	told    chan struct{} // closed once the terminal status was published to followers
 	wg      sync.WaitGroup
 	tearing sync.Once
-	keeper  process.Identity // guarded by mu; zero: our parent
-	mesh    meshWatch
-	undone  undelivered
+	repo    repoOnce
+
+	integrating sync.Mutex
+	keeper      process.Identity // guarded by mu; zero: our parent
+	mesh        meshWatch
+	undone      undelivered
 }
 
 var (

@@ -97,6 +97,10 @@ type ending struct {
 // end publishes an ending: the file, then the row that names it together with
 // the input, then the processes go. in may be nil.
 func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
+	patch, err := a.captured(ctx, &e)
+	if err != nil {
+		return err
+	}
 	ref, err := a.publishText(e)
 	if err != nil {
 		return recordError{err}
@@ -121,6 +125,9 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 		if !finalise(j, e, ref, now) {
 			return nil
 		}
+		if patch != nil {
+			j.Patch = patch
+		}
 		if err := a.sup.audit(tx, "agent_ended", a.jobID, "supervisor", map[string]any{"status": string(j.Status)}); err != nil {
 			return err
 		}
@@ -130,6 +137,20 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 		return err
 	}
 	return a.finishPublished(ctx)
+}
+
+// captured takes down a writing job's work when it ends, if it ends for good.
+// Work that can't be captured is not lost: its tree stays, and the job says so.
+func (a *agent) captured(ctx context.Context, e *ending) (*store.Patch, error) {
+	if a.jobID == "" || !e.job.Terminal() {
+		return nil, nil
+	}
+	patch, err := a.capture(ctx, e)
+	if err == nil || ctx.Err() != nil {
+		return patch, err
+	}
+	e.job, e.err = core.JobFailed, "the work could not be captured and stays in its worktree: "+err.Error()
+	return nil, nil
 }
 
 // endRoot records the root's result. The session itself ends once its jobs

@@ -83,6 +83,20 @@ func (s *Supervisor) admit(ctx context.Context, call control.Call, verb string, 
 	return caller, access.May(caller, verb, s.target(job))
 }
 
+// admitJob identifies the caller before it says whether there is such a job: a
+// stranger learns nothing.
+func (s *Supervisor) admitJob(ctx context.Context, call control.Call, verb, id string) (access.Caller, *store.Job, error) {
+	caller, err := s.identify(ctx, call)
+	if err != nil {
+		return caller, nil, err
+	}
+	j, err := s.cachedJob(id)
+	if err != nil {
+		return caller, nil, err
+	}
+	return caller, j, access.May(caller, verb, s.target(j))
+}
+
 // target describes a job to the rights.
 func (s *Supervisor) target(j *store.Job) access.Job {
 	if j == nil {
@@ -169,23 +183,20 @@ func (s *Supervisor) Jobs(ctx context.Context, call control.Call, r control.Jobs
 	}
 	answer := &control.JobsResponse{Jobs: []control.JobView{}, Capacity: s.capacity()}
 	for _, id := range r.JobIDs {
-		j, err := s.cachedJob(id)
+		_, j, err := s.admitJob(ctx, call, control.VerbJobs, id)
 		if err != nil {
-			return nil, err
-		}
-		if err := access.May(caller, control.VerbJobs, s.target(j)); err != nil {
 			return nil, err
 		}
 		answer.Jobs = append(answer.Jobs, s.jobView(j))
 	}
-	if len(r.JobIDs) > 0 {
-		return answer, nil
-	}
-	for _, j := range s.allJobs() {
-		if access.May(caller, control.VerbJobs, s.target(j)) == nil {
-			answer.Jobs = append(answer.Jobs, s.jobView(j))
+	if len(r.JobIDs) == 0 {
+		for _, j := range s.allJobs() {
+			if access.May(caller, control.VerbJobs, s.target(j)) == nil {
+				answer.Jobs = append(answer.Jobs, s.jobView(j))
+			}
 		}
 	}
+	s.tellCaller(caller, answer.Jobs)
 	return answer, nil
 }
 

@@ -98,6 +98,12 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 			OutputTokens: j.Usage.OutputTokens, EventCount: j.Usage.EventCount,
 		}
 	}
+	if p := j.Patch; p != nil {
+		v.Patch = &control.PatchView{
+			ChangedPaths: p.Changed, TotalPaths: p.Total, FlaggedPaths: p.Flagged, RefusedPaths: p.Refused,
+			SHA256: p.File.SHA256, BaseCommit: j.Worktree.BaseCommit, Integrated: j.ResultState == core.ResultIntegrated,
+		}
+	}
 	if run != nil {
 		v.ThreadID, v.ActiveTurnID = run.ThreadID, run.ActiveTurnID
 		v.RecoveryAttempts, v.EvidenceComplete = run.RecoveryAttempts, run.EvidenceComplete
@@ -256,6 +262,9 @@ func ListEvidence(sessionDir string, jobDir func(string) string, rec *store.Sess
 	grow(rec.SessionID, sessionDir, "root-events.jsonl")
 	for _, j := range jobs {
 		add(j.JobID, jobDir(j.JobID), j.Task, j.Result)
+		if j.Patch != nil {
+			add(j.JobID, jobDir(j.JobID), j.Patch.File)
+		}
 		grow(j.JobID, jobDir(j.JobID), "events.jsonl")
 	}
 	return list

@@ -31,7 +31,8 @@ const readingNote = "these are bounded previews; read a whole result with agent_
 // that the caller saw, or one needs a decision. It holds no lock and has no
 // effect, so a wait that is abandoned costs nothing.
 func (s *Supervisor) Wait(ctx context.Context, call control.Call, r control.WaitRequest) (*control.WaitResponse, error) {
-	if err := s.checkWait(ctx, call, r); err != nil {
+	caller, err := s.checkWait(ctx, call, r)
+	if err != nil {
 		return nil, err
 	}
 	timer := time.NewTimer(time.Duration(r.TimeoutSeconds * float64(time.Second)))
@@ -40,13 +41,13 @@ func (s *Supervisor) Wait(ctx context.Context, call control.Call, r control.Wait
 		changed := s.changes()
 		answer, done, err := s.waitState(r)
 		if err != nil || done || r.TimeoutSeconds == 0 {
-			return s.finishWait(answer, r, !done, err)
+			return s.finishWait(caller, answer, r, !done, err)
 		}
 		select {
 		case <-changed:
 		case <-timer.C:
 			answer, done, err = s.waitState(r)
-			return s.finishWait(answer, r, !done, err)
+			return s.finishWait(caller, answer, r, !done, err)
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), control.ErrDraining) {
 				return nil, core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
@@ -56,12 +57,12 @@ func (s *Supervisor) Wait(ctx context.Context, call control.Call, r control.Wait
 	}
 }
 
-func (s *Supervisor) checkWait(ctx context.Context, call control.Call, r control.WaitRequest) error {
+func (s *Supervisor) checkWait(ctx context.Context, call control.Call, r control.WaitRequest) (caller access.Caller, err error) {
 	if len(r.JobIDs) == 0 {
-		return core.Errorf(core.KindValue, "no job ids were given").WithRemedy("name the jobs to wait for; agent_status lists them")
+		return caller, core.Errorf(core.KindValue, "no job ids were given").WithRemedy("name the jobs to wait for; agent_status lists them")
 	}
 	if math.IsNaN(r.TimeoutSeconds) || r.TimeoutSeconds < 0 || r.TimeoutSeconds > maxWaitSeconds {
-		return core.Errorf(core.KindValue, "timeout_seconds %v is out of range", r.TimeoutSeconds).WithRemedy("use 0 to %d", maxWaitSeconds)
+		return caller, core.Errorf(core.KindValue, "timeout_seconds %v is out of range", r.TimeoutSeconds).WithRemedy("use 0 to %d", maxWaitSeconds)
 	}
 	if r.AfterRevision != nil {
 		exact := len(r.AfterRevision) == len(r.JobIDs)
@@ -70,20 +71,17 @@ func (s *Supervisor) checkWait(ctx context.Context, call control.Call, r control
 			exact = exact && ok
 		}
 		if !exact {
-			return core.Errorf(core.KindValue, "after_revision must name exactly the requested jobs").
+			return caller, core.Errorf(core.KindValue, "after_revision must name exactly the requested jobs").
 				WithRemedy("pass progress_revisions of the last answer for these jobs")
 		}
 	}
 	for _, id := range r.JobIDs {
-		j, err := s.cachedJob(id)
-		if err != nil {
-			return err
-		}
-		if _, err := s.admit(ctx, call, control.VerbWait, j); err != nil {
-			return err
+		var err error
+		if caller, _, err = s.admitJob(ctx, call, control.VerbWait, id); err != nil {
+			return caller, err
 		}
 	}
-	return nil
+	return caller, nil
 }
 
 // waitState says where the jobs stand and whether the wait is over.
@@ -113,11 +111,12 @@ func (s *Supervisor) waitState(r control.WaitRequest) (*control.WaitResponse, bo
 	return answer, len(answer.Unfinished) == 0 || len(answer.ChangedJobIDs) > 0 || attention, nil
 }
 
-func (s *Supervisor) finishWait(answer *control.WaitResponse, r control.WaitRequest, timedOut bool, err error) (*control.WaitResponse, error) {
+func (s *Supervisor) finishWait(caller access.Caller, answer *control.WaitResponse, r control.WaitRequest, timedOut bool, err error) (*control.WaitResponse, error) {
 	if err != nil {
 		return nil, err
 	}
 	answer.TimedOutWaiting = timedOut
+	s.tellCaller(caller, answer.Jobs)
 	if !r.IncludeResults {
 		return answer, nil
 	}
@@ -139,11 +138,8 @@ func (s *Supervisor) finishWait(answer *control.WaitResponse, r control.WaitRequ
 
 // Result reads one page of a result and marks it read.
 func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.ResultRequest) (*control.ResultResponse, error) {
-	j, err := s.cachedJob(r.JobID)
+	_, j, err := s.admitJob(ctx, call, control.VerbResult, r.JobID)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := s.admit(ctx, call, control.VerbResult, j); err != nil {
 		return nil, err
 	}
 	if j.ResultKind == "" {
@@ -226,11 +222,7 @@ func (s *Supervisor) Cancel(ctx context.Context, call control.Call, r control.Ca
 	if utf8.RuneCountInString(r.Reason) > maxReason {
 		return nil, core.Errorf(core.KindValue, "a reason has at most %d characters", maxReason).WithRemedy("shorten it")
 	}
-	j, err := s.cachedJob(r.JobID)
-	if err != nil {
-		return nil, err
-	}
-	caller, err := s.admit(ctx, call, control.VerbCancel, j)
+	caller, j, err := s.admitJob(ctx, call, control.VerbCancel, r.JobID)
 	if err != nil {
 		return nil, err
 	}

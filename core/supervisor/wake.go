@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
+	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
 
@@ -122,16 +124,16 @@ func inboxText(mark string, jobs []*store.Job) string {
 	return b.String()
 }
 
-// told notes that the root has asked for jobs whose end it was not told of.
-// The answer does not wait for it.
-func (s *Supervisor) toldOf(ids []string) {
-	var due bool
-	for _, id := range ids {
-		if j, err := s.cachedJob(id); err == nil && (j.Inbox == store.InboxNew || j.Inbox == store.InboxOffered) {
-			due = true
+// tellCaller notes that an agent has been shown jobs whose end it was not told
+// of. The answer does not wait for it.
+func (s *Supervisor) tellCaller(caller access.Caller, jobs []control.JobView) {
+	var ids []string
+	for _, v := range jobs {
+		if j, err := s.cachedJob(v.JobID); err == nil && (j.Inbox == store.InboxNew || j.Inbox == store.InboxOffered) {
+			ids = append(ids, v.JobID)
 		}
 	}
-	if !due {
+	if len(ids) == 0 || caller.Role == access.RoleOperator {
 		return
 	}
 	s.wg.Go(func() {

@@ -60,6 +60,7 @@ type call struct {
 	stdin    []byte    // nil: the null device
 	stdout   io.Writer // nil: thrown away
 	codes    []int     // exit codes other than 0 that are answers, not failures
+	dotted   bool      // its paths begin with "./", which keeps them from being magic; it refuses literal pathspecs
 }
 
 // run is the only place where this package starts a program.
@@ -109,13 +110,16 @@ func (g *git) environ(c call) []string {
 		"GIT_DIR=" + c.gitDir,
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_ATTR_NOSYSTEM=1",
-		"GIT_LITERAL_PATHSPECS=1", "GIT_OPTIONAL_LOCKS=0",
+		"GIT_OPTIONAL_LOCKS=0",
 		"GIT_NO_REPLACE_OBJECTS=1", "GIT_NO_LAZY_FETCH=1", "GIT_LFS_SKIP_SMUDGE=1",
 		"GIT_TERMINAL_PROMPT=0", "GIT_PAGER=cat", "GIT_EDITOR=:", "GIT_ALLOW_PROTOCOL=none",
 		"GIT_CONFIG_COUNT=" + strconv.Itoa(len(settings)),
 	}
 	for i, s := range settings {
 		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", i, s[0]), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", i, s[1]))
+	}
+	if !c.dotted {
+		env = append(env, "GIT_LITERAL_PATHSPECS=1")
 	}
 	if c.workTree != "" {
 		env = append(env, "GIT_WORK_TREE="+c.workTree)

@@ -87,19 +87,18 @@ func (r *Repo) ignored(ctx context.Context, dir string, paths []string) (map[str
 	}
 	var in bytes.Buffer
 	for _, path := range paths {
-		in.WriteString(path)
-		in.WriteByte(0)
+		in.WriteString("./" + path + "\x00")
 	}
 	out, err := r.git.output(ctx, maxListing, call{
 		args:   []string{"check-ignore", "-z", "--stdin", "--no-index"},
-		gitDir: r.private, workTree: dir, stdin: in.Bytes(),
+		gitDir: r.private, workTree: dir, stdin: in.Bytes(), dotted: true,
 		codes: []int{1}, // none is ignored
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reading the ignore rules of %s: %w", dir, err)
 	}
 	for record := range records(out) {
-		ignored[string(record)] = true
+		ignored[strings.TrimPrefix(string(record), "./")] = true
 	}
 	return ignored, nil
 }

@@ -1,0 +1,79 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/codex-mmo/codex-mmo/core/codexbin"
+)
+
+// findCodex finds the Codex that a session would use and has the gate judge
+// it.
+func (p *patient) findCodex(ctx context.Context) outcome {
+	defer close(p.codex)
+	cache := p.codexCache()
+	path, err := codexbin.Find(p.Getenv, "", cache)
+	if err != nil {
+		return outcome{findings: append(
+			[]Finding{found(groupCodex, "binary", Failed, err), notChecked(groupCodex, "gate", "Codex")},
+			p.fetchHints()...,
+		)}
+	}
+	binary := finding(groupCodex, "binary", OK, fmt.Sprintf("native, %s, found by %s", path, p.source(path, cache)))
+	opts := &codexbin.GateOptions{}
+	if p.ground.err == nil {
+		opts.CacheDir = filepath.Join(p.ground.State, "codex") // where sessions look too
+	}
+	pin, err := codexbin.Gate(ctx, path, opts)
+	if err != nil {
+		gate := found(groupCodex, "gate", Failed, err)
+		if ctx.Err() != nil {
+			gate.Reason = fmt.Sprintf("%s could not be examined in the time that is allowed: %v", path, err)
+			gate.Remedy = "run it again with a longer --timeout; the machine is slow or busy"
+		}
+		return outcome{findings: []Finding{binary, gate}}
+	}
+	p.codex <- pin
+	gate := finding(groupCodex, "gate", OK, fmt.Sprintf("version %s, %s, sha256 %s, schema %s", pin.Version, pin.Verdict, pin.SHA256, pin.SchemaSHA256))
+	admitted := &Codex{Path: pin.Path, SHA256: pin.SHA256, Version: pin.Version, SchemaSHA256: pin.SchemaSHA256, Verdict: pin.Verdict}
+	return outcome{findings: []Finding{binary, gate}, codex: admitted}
+}
+
+// codexCache lists the folders into which `make codex` puts a Codex.
+func (p *patient) codexCache() []string {
+	base := p.Getenv("XDG_CACHE_HOME")
+	if base == "" && p.Getenv("HOME") != "" {
+		base = filepath.Join(p.Getenv("HOME"), ".cache")
+	}
+	if base == "" {
+		return nil
+	}
+	return codexbin.CacheDirs(base)
+}
+
+// source says how the binary was found, in the order of codexbin.Find.
+func (p *patient) source(path string, cache []string) string {
+	if p.Getenv(codexbin.BinaryVar) != "" {
+		return codexbin.BinaryVar
+	}
+	for _, dir := range cache {
+		if real, err := filepath.EvalSymlinks(filepath.Join(dir, "codex")); err == nil && real == path {
+			return "the cache of `make codex`"
+		}
+	}
+	return "PATH"
+}
+
+// fetchHints tells whether `make codex` could fetch one.
+func (p *patient) fetchHints() []Finding {
+	var list []Finding
+	for _, name := range []string{"node", "npm"} {
+		f := finding(groupCodex, name, OK, "")
+		if f.Reason = onPath(p.Getenv("PATH"), name); f.Reason == "" {
+			f.Verdict, f.Reason, f.Remedy = Warning, name+" is not on PATH; `make codex` fetches Codex with it", "install "+name
+		}
+		list = append(list, f)
+	}
+	return list
+}
