@@ -72,7 +72,7 @@ model m
 		input = append(input, `{"type":"message","role":"user","content":"more"}`)
 		turn()
 		want := []string{
-			"reasoning: Two at once.", "message: I call.", `function_call: mcp__probe/echo_x {"text": "b"} call_1_3`, "custom_tool_call: /apply_patch *** Begin call_1_4",
+			"reasoning: Two at once.", "message: I call.", `function_call: mcp__probe/echo_x {"text":"b"} call_1_3`, "custom_tool_call: /apply_patch *** Begin call_1_4",
 			"response.completed 50/7/12",
 			"reasoning: Now the end.", "message: They said one and two.",
 			"response.completed 60/50/9",

@@ -12,7 +12,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/codex-mmo/codex-mmo/core/modeltest"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
+	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
 
@@ -63,14 +65,21 @@ func serveProbe() {
 
 type o = map[string]any
 
-// TestRealCodex: Codex itself talks to the gateway. The model calls a shell
-// command and an MCP tool in one response, sees both outputs, and ends.
+// TestRealCodex: Codex itself talks to the gateway, over each wire. The model
+// calls a shell command and an MCP tool in one response, sees both outputs,
+// and ends. Over Anthropic the model's thinking comes back as it was signed:
+// Codex has kept it byte for byte.
 func TestRealCodex(t *testing.T) {
+	for _, wire := range []string{"openai_responses", "openai_chat", "anthropic_messages"} {
+		t.Run(wire, func(t *testing.T) { realCodex(t, wire) })
+	}
+}
+
+func realCodex(t *testing.T, wire string) {
 	codex := testkit.Codex(t)
 	dir := testkit.PrivateDir(t)
-	r := newRig(t, nil, nil)
-	r.apply("s1", []*gatewaypb.Route{offline("r", `
-model scripted
+	script, err := modeltest.Parse(`
+model m
   step
     think "Two calls at once."
     say "I call both."
@@ -78,7 +87,19 @@ model scripted
     call mcp__probe echo {"text": "over MCP"}
   step
     say "The shell said: ${@output 1} The tool said: ${echoed 1}"
-`, "scripted")})
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model, err := modeltest.NewServer(t.Context(), script, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer model.Close()
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{{
+		Id: "r", Driver: wire, BaseUrl: model.URL, SecretName: "KEY", Models: []*gatewaypb.RouteModel{{Key: "m"}},
+	}}, &basepb.Secret{Name: "KEY", Value: []byte(secret)})
 	r.issue("s1", "bearer", nil)
 
 	probe, err := os.Executable()
@@ -93,7 +114,7 @@ model scripted
 		}
 	}
 	config := fmt.Sprintf(`
-model = "scripted"
+model = "m"
 model_provider = "gw"
 approval_policy = "never"
 sandbox_mode = "read-only"
@@ -137,8 +158,14 @@ default_tools_approval_mode = "approve"
 	}
 	for seq := range uint64(2) {
 		row := r.row("s1", seq)
-		if row.GetOutcome() != "completed" || row.GetThreadId() == "" || row.GetTurnId() == "" || row.GetModel() != "scripted" {
+		if row.GetOutcome() != "completed" || row.GetThreadId() == "" || row.GetTurnId() == "" || row.GetModel() != "m" {
 			t.Errorf("row %v", row)
+		}
+	}
+	if wire == "anthropic_messages" {
+		body := string(model.Engine.Requests()[1].Body)
+		if !strings.Contains(body, `{"type":"thinking","thinking":"Two calls at once.","signature":"mts_`) {
+			t.Errorf("the second request lacks the thinking: %s", body)
 		}
 	}
 }

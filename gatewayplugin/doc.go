@@ -11,7 +11,7 @@
 //
 //	front.serveResponses      host, origin, bearer, body, route, model
 //	  exchange.run            one upstream attempt, events to Codex
-//	    driver.prepare        the provider's request (translate.ChatRequest …)
+//	    exchange.prepare      the provider's request (translate.ChatRequest …)
 //	    upstream.pump         goroutine: sends it, reads server-sent events
 //	    answer.Take           each event, translated
 //	    exchange.end          telemetry row, then the one terminal event

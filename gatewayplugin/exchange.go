@@ -112,6 +112,9 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 			if !open {
 				return x.orCancelled(nil)
 			}
+			if e.failure != nil && answer.Finished() {
+				return x.orCancelled(nil) // only the usage is lost; asking again would repeat the answer
+			}
 			if e.failure != nil {
 				x.status = e.status
 				return x.orCancelled(e.failure)
@@ -120,10 +123,10 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 				x.first, x.status = time.Now(), e.status
 			}
 			done, err := answer.Take(e.event.Data)
-			if err != nil {
+			if err != nil && !(answer.Finished() && !errors.Is(err, errClient)) {
 				return x.broken(err)
 			}
-			if done {
+			if done || err != nil {
 				return nil
 			}
 			keepAlive.Reset(x.g.opts.KeepAlive)

@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,10 +73,13 @@ func (tm *team) tree() map[string]string {
 	tm.t.Helper()
 	files := map[string]string{}
 	err := filepath.WalkDir(tm.place.Workspace, func(path string, d os.DirEntry, err error) error {
-		if err != nil || d.Name() == ".git" {
-			if d != nil && d.IsDir() {
-				return filepath.SkipDir
-			}
+		if d != nil && d.Name() == ".git" {
+			return filepath.SkipDir
+		}
+		if errors.Is(err, fs.ErrNotExist) || strings.HasPrefix(d.Name(), ".mmo-") {
+			return nil // of an integration under way
+		}
+		if err != nil {
 			return err
 		}
 		if d.Type().IsRegular() {

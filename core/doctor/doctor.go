@@ -51,11 +51,11 @@ type Finding struct {
 
 // Report is the whole examination.
 type Report struct {
-	OK             bool          `json:"ok"` // nothing failed
-	ElapsedSeconds float64       `json:"elapsed_seconds"`
-	Findings       []Finding     `json:"findings"`        // those of a group stand together
-	Codex          *Codex        `json:"codex,omitempty"` // nil: none was admitted
-	MCP            *MCPProbe     `json:"mcp,omitempty"`   // nil: it was not tried
+	OK             bool      `json:"ok"` // nothing failed
+	ElapsedSeconds float64   `json:"elapsed_seconds"`
+	Findings       []Finding `json:"findings"`        // those of a group stand together
+	Codex          *Codex    `json:"codex,omitempty"` // nil: none was admitted
+	MCP            *MCPProbe `json:"mcp,omitempty"`   // nil: it was not tried
 }
 
 // Codex is the Codex that sessions would be pinned to.
@@ -181,7 +181,7 @@ func (p *patient) checks() []check {
 // answer, is left behind: nothing could end it, and a doctor who hangs too
 // helps nobody.
 func runAll(ctx context.Context, limit time.Duration, checks []check) []outcome {
-	soft, cancel := context.WithTimeout(ctx, limit*4/5)
+	soft, cancel := context.WithTimeoutCause(ctx, limit*4/5, errTooLong)
 	defer cancel()
 	type ended struct {
 		at int

@@ -187,9 +187,15 @@ func (p *patient) probeHome(dir, workspace string, pin codexbin.Pin) *codexhome.
 // cache is there by now.
 const closedPart = "codex"
 
-// denied lists what a session closes to its agents' commands.
+// denied lists what a session closes to its agents' commands: our state, our
+// configuration and the operator's own Codex.
 func (p *patient) denied() []string {
 	list := []string{p.ground.Config, p.ground.Runtime}
+	if codex := p.Getenv("CODEX_HOME"); codex != "" {
+		list = append(list, codex)
+	} else if home := p.Getenv("HOME"); home != "" {
+		list = append(list, filepath.Join(home, ".codex"))
+	}
 	for _, name := range []string{"sessions", "jobs", "gateways", "snapshots", "state.db", closedPart} {
 		list = append(list, filepath.Join(p.ground.State, name))
 	}

@@ -184,6 +184,17 @@ func (a *agent) signalLaunched(err error) {
 	close(a.launched)
 }
 
+// launchError returns why the agent could not be launched, nil when it was or
+// still may be.
+func (a *agent) launchError() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !chanClosed(a.launched) {
+		return nil
+	}
+	return a.launchErr
+}
+
 // do runs f in the actor and waits for it.
 func (a *agent) do(ctx context.Context, f func(context.Context)) error {
 	ran := make(chan struct{})

@@ -284,8 +284,8 @@ func (s *Supervisor) launchBatch(ctx context.Context, batch spawnAnswer) error {
 	for _, a := range members {
 		select {
 		case <-a.launched:
-			if a.launchErr != nil && failed == nil {
-				failed = fmt.Errorf("agent %s: %w", a.rec.Agent, a.launchErr)
+			if err := a.launchError(); err != nil && failed == nil {
+				failed = fmt.Errorf("agent %s: %w", a.role.ID, err)
 			}
 		case <-ctx.Done():
 			return context.Cause(ctx)

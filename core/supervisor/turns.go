@@ -241,7 +241,7 @@ func (a *agent) giveUp(cause error) {
 	a.signalLaunched(cause)
 	ctx := a.sup.life
 	failure := &store.Failure{Kind: "agent_failed", Message: cause.Error()}
-	e := ending{job: core.JobFailed, session: core.SessionFailed, failure: failure}
+	e := ending{job: core.JobFailed, session: core.SessionFailed, failure: failure, rolled: a.jobID != "" && a.launchError() != nil}
 	if errors.Is(cause, errExhausted) {
 		failure.Kind, failure.Retryable = "recovery_exhausted", true
 		e.job, e.session = core.JobSuspended, core.SessionSuspended

@@ -1,0 +1,268 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/codexhome"
+	"github.com/codex-mmo/codex-mmo/core/folders"
+	"github.com/codex-mmo/codex-mmo/core/profile"
+)
+
+// assert checks a finding's verdict, what its reason holds, and that one which
+// is not ok has a remedy that holds the text.
+func assert(t *testing.T, got Finding, verdict Verdict, reason, remedy string) {
+	t.Helper()
+	if got.Verdict != verdict || !strings.Contains(got.Reason, reason) || !strings.Contains(got.Remedy, remedy) {
+		t.Errorf("finding = %+v, want %s, a reason with %q and a remedy with %q", got, verdict, reason, remedy)
+	}
+	if (got.Verdict == OK) != (got.Remedy == "") {
+		t.Errorf("finding = %+v, want a remedy exactly when it is not ok", got)
+	}
+	if got.Group == "" || got.Check == "" || got.Reason == "" {
+		t.Errorf("finding = %+v, want every part filled in", got)
+	}
+}
+
+func TestJudgePlatform(t *testing.T) {
+	for _, tt := range []struct {
+		system, kernel string
+		want           Verdict
+		reason, remedy string
+	}{
+		{"linux", "6.1.0-31-amd64", OK, "linux/arm64, kernel 6.1.0-31-amd64", ""},
+		{"linux", "5.4.0", OK, "5.4.0", ""},
+		{"linux", "5.3.18", Failed, "older than 5.4", "newer kernel"},
+		{"linux", "4.19", Failed, "older than 5.4", "newer kernel"},
+		{"linux", "", Warning, "kernel", "5.4"},
+		{"darwin", "24.0.0", Warning, "adopted or swept", "Linux"},
+		{"plan9", "4", Failed, "not supported", "Linux"},
+	} {
+		assert(t, judgePlatform(tt.system, "arm64", tt.kernel), tt.want, tt.reason, tt.remedy)
+	}
+}
+
+func TestJudgeFiles(t *testing.T) {
+	for _, tt := range []struct {
+		limit  uint64
+		want   Verdict
+		reason string
+		remedy string
+	}{
+		{^uint64(0), OK, "no limit", ""},
+		{1<<63 - 1, OK, "no limit", ""}, // macOS
+		{1 << 20, OK, "1048576 a process", ""},
+		{1024, OK, "1024", ""},
+		{1023, Warning, "a team needs 1024", "ulimit -Hn 1024"},
+		{256, Warning, "256 a process", "ulimit"},
+		{255, Failed, "255 a process", "ulimit"},
+	} {
+		assert(t, judgeFiles(tt.limit), tt.want, tt.reason, tt.remedy)
+	}
+}
+
+func TestJudgeSpace(t *testing.T) {
+	for _, tt := range []struct {
+		free   uint64
+		want   Verdict
+		reason string
+	}{
+		{5 << 30, OK, "5.0 GiB in /s"},
+		{1 << 30, OK, "1.0 GiB"},
+		{1<<30 - 1, Warning, "1023 MiB"},
+		{200 << 20, Warning, "200 MiB"},
+		{200<<20 - 1, Failed, "199 MiB"},
+		{0, Failed, "0 MiB"},
+	} {
+		remedy := ""
+		if tt.want != OK {
+			remedy = "MMO_STATE_HOME"
+		}
+		assert(t, judgeSpace(tt.free, "/s"), tt.want, tt.reason, remedy)
+	}
+}
+
+func TestJudgeSockets(t *testing.T) {
+	base := "/" + strings.Repeat("r", 58) // 1+12 +1+9 +1+16 follow
+	assert(t, judgeSockets(folders.Folders{Runtime: base}), OK, "99 of 99 bytes", "")
+	assert(t, judgeSockets(folders.Folders{Runtime: base + "r"}), Failed, "has 100 bytes, more than 99", "MMO_RUNTIME_DIR")
+}
+
+func TestJudgeGit(t *testing.T) {
+	for _, tt := range []struct {
+		answer string
+		want   Verdict
+		reason string
+		remedy string
+	}{
+		{"git version 2.39.5", OK, "version 2.39.5 at /git", ""},
+		{"git version 2.32.0 (Apple Git-132)", OK, "2.32.0", ""},
+		{"git version 3.0.0", OK, "3.0.0", ""},
+		{"git version 2.31.8", Failed, "kept from reading configuration", "2.32"},
+		{"git version 1.99", Failed, "kept from reading configuration", "2.32"},
+		{"busybox", Warning, "no version", "2.32"},
+	} {
+		assert(t, judgeGit(tt.answer, "/git"), tt.want, tt.reason, tt.remedy)
+	}
+}
+
+func TestJudgeSandbox(t *testing.T) {
+	ro, rw := codexhome.ProfileRead, codexhome.ProfileWrite
+	for _, tt := range []struct {
+		profile string
+		saw     observed
+		want    Verdict
+		reason  string
+	}{
+		{ro, observed{ran: true}, OK, "writes nothing"},
+		{rw, observed{ran: true, inside: true}, OK, "writes nothing else"},
+		{ro, observed{ran: true, inside: true}, Failed, "writes the workspace"},
+		{rw, observed{ran: true}, Failed, "can't write the workspace"},
+		{ro, observed{ran: true, outside: true}, Failed, "writes outside of the workspace"},
+		{rw, observed{ran: true, inside: true, state: true}, Failed, "writes the state folder"},
+		{ro, observed{ran: true, secret: true}, Failed, "reads the state folder"},
+		{ro, observed{ran: true, outside: true, secret: true}, Failed, "writes outside of the workspace, reads the state folder"},
+		{ro, observed{exit: 1, complain: "bwrap: no"}, Failed, "(exit 1): bwrap: no"},
+		{ro, observed{exit: 2, complain: "Usage: codex sandbox"}, Warning, "not checked"},
+		{ro, observed{exit: 2, complain: "sh: broken"}, Failed, "(exit 2)"},
+	} {
+		got := judgeSandbox(tt.profile, tt.saw)
+		remedy := map[Verdict]string{OK: "", Warning: "reviewed Codex", Failed: ""}[tt.want]
+		assert(t, got, tt.want, tt.reason, remedy)
+	}
+}
+
+func TestJudgeRoute(t *testing.T) {
+	scripted := profile.Route{ID: "offline", Driver: profile.DriverOffline, BillingMode: profile.BillingScripted}
+	got := judgeRoute("demo", scripted)
+	assert(t, got, OK, "needs no credential", "")
+	if got.Check != "demo, route offline" {
+		t.Errorf("check = %q, want profile and route", got.Check)
+	}
+	assert(t, judgeRoute("demo", profile.Route{ID: "x", Driver: "openai_chat", BillingMode: "metered"}), Failed, "openai_chat needs a credential", "offline-demo")
+}
+
+// An error's remedy comes apart from its reason, unless it is wrapped.
+func TestFound(t *testing.T) {
+	plain := core.Errorf(core.KindOS, "no %s", "disk").WithRemedy("buy one")
+	want := Finding{Group: "g", Check: "c", Verdict: Failed, Reason: "no disk", Remedy: "buy one"}
+	if diff := cmp.Diff(want, found("g", "c", Failed, plain)); diff != "" {
+		t.Errorf("found (-want +got):\n%s", diff)
+	}
+	for _, err := range []error{errors.New("no disk"), errors.Join(errors.New("no disk"))} {
+		if got := found("g", "c", Failed, err); got.Reason != "no disk" || got.Remedy != "" {
+			t.Errorf("found(%v) = %+v, want its text", err, got)
+		}
+	}
+	wrapped := core.Errorf(core.KindOS, "probe: %w", plain)
+	if got := found("g", "c", Failed, wrapped); got.Reason != "probe: no disk; buy one" {
+		t.Errorf("found(%v) = %+v, want the whole text", wrapped, got)
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for in, want := range map[string]string{
+		" a\nb\t c\r\n":                "a b  c",
+		"\x1b[2Jred\x00":               "?[2Jred?",
+		"grün …":                       "grün …",
+		"\u202eevil":                   "?evil",
+		strings.Repeat("ä", maxLine):   strings.Repeat("ä", maxLine),
+		strings.Repeat("ä", maxLine+1): strings.Repeat("ä", maxLine) + "…",
+	} {
+		if got := oneLine(in); got != want {
+			t.Errorf("oneLine(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// A check that hangs is reported and holds nobody up; findings keep the order
+// of the checks, however long each takes.
+func TestRunAll(t *testing.T) {
+	release, slow := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	ok := func(name string) outcome { return outcome{findings: []Finding{finding(name, name, OK, "fine")}} }
+	checks := []check{
+		{"hangs", func(context.Context) outcome { <-release; return ok("hangs") }},
+		{"slow", func(context.Context) outcome { <-slow; return ok("slow") }},
+		{"tidy", func(ctx context.Context) outcome { // ends when it is told, and still counts
+			<-ctx.Done()
+			return outcome{findings: []Finding{found("tidy", "tidy", Failed, context.Cause(ctx))}}
+		}},
+		{"quick", func(context.Context) outcome { close(slow); return ok("quick") }},
+	}
+	const limit = 500 * time.Millisecond
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var got []Finding
+	for _, o := range runAll(ctx, limit, checks) {
+		got = append(got, o.findings...)
+	}
+	if len(got) != 4 {
+		t.Fatalf("runAll = %+v, want four findings", got)
+	}
+	assert(t, got[0], Failed, "did not end within 500ms", "--timeout")
+	assert(t, got[1], OK, "fine", "")
+	if got[2].Verdict != Failed || got[2].Reason != errTooLong.Error() {
+		t.Errorf("a check that ends when told = %+v, want its own words", got[2])
+	}
+	assert(t, got[3], OK, "fine", "")
+}
+
+func TestSourceAndHints(t *testing.T) {
+	dir := t.TempDir()
+	cached := filepath.Join(dir, "codex-mmo", "codex", "0.149.0", "codex")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(cached), 0o700), os.WriteFile(cached, nil, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"XDG_CACHE_HOME": dir, "PATH": dir}
+	p := &patient{Input: &Input{Getenv: func(name string) string { return env[name] }}}
+	real, err := filepath.EvalSymlinks(cached)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{real: "the cache of `make codex`", "/usr/bin/codex": "PATH"} {
+		if got := p.source(path, p.codexCache()); got != want {
+			t.Errorf("source(%s) = %s, want %s", path, got, want)
+		}
+	}
+	env["MMO_CODEX_BIN"] = real
+	if got := p.source(real, p.codexCache()); got != "MMO_CODEX_BIN" {
+		t.Errorf("source = %s, want the variable", got)
+	}
+	delete(env, "XDG_CACHE_HOME")
+	if got := p.codexCache(); got != nil {
+		t.Errorf("codexCache without a home = %v, want none", got)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "npm"), nil, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hints := p.fetchHints()
+	if len(hints) != 2 {
+		t.Fatalf("hints = %+v, want node and npm", hints)
+	}
+	assert(t, hints[0], Warning, "node is not on PATH", "install node")
+	assert(t, hints[1], OK, filepath.Join(dir, "npm"), "")
+}
+
+func TestReportCount(t *testing.T) {
+	r := &Report{Findings: []Finding{{Verdict: OK}, {Verdict: Failed}, {Verdict: OK}, {Verdict: Warning}}}
+	if r.Count(OK) != 2 || r.Count(Warning) != 1 || r.Count(Failed) != 1 {
+		t.Errorf("counts = %d, %d, %d, want 2, 1, 1", r.Count(OK), r.Count(Warning), r.Count(Failed))
+	}
+}
+
+// zeros never fails and makes names that repeat, as a test wants them.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+var _ io.Reader = zeros{}

@@ -1,0 +1,184 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codex-mmo/codex-mmo/core/codexbin"
+	"github.com/codex-mmo/codex-mmo/core/codexhome"
+	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
+)
+
+// patientIn is a patient in a place of its own.
+func patientIn(t *testing.T) (*patient, *testkit.Place) {
+	t.Helper()
+	place := testkit.NewPlace(t)
+	env := map[string]string{
+		"PATH": os.Getenv("PATH"), "HOME": place.Home,
+		"MMO_CONFIG_HOME": place.Config, "MMO_STATE_HOME": place.State, "MMO_RUNTIME_DIR": place.Runtime,
+	}
+	in := &Input{Getenv: func(name string) string { return env[name] }, Cwd: place.Workspace, Build: "test", Random: zeros{}}
+	p := &patient{Input: in, codex: make(chan codexbin.Pin, 1), ground: findGround(in)}
+	if p.ground.err != nil {
+		t.Fatal(p.ground.err)
+	}
+	return p, place
+}
+
+// assertNothingLeft checks that a probe took its folders away.
+func assertNothingLeft(t *testing.T, place *testkit.Place, extra ...string) {
+	t.Helper()
+	for _, dir := range append([]string{place.Runtime, place.State}, extra...) {
+		for _, pattern := range []string{"dr--*", "*/dr--*"} {
+			if left, _ := filepath.Glob(filepath.Join(dir, pattern)); len(left) > 0 {
+				t.Errorf("the probe left %v", left)
+			}
+		}
+	}
+}
+
+func TestMCPProbe(t *testing.T) {
+	for _, tt := range []struct {
+		role  string
+		want  Verdict
+		parts []string // of the reason
+		tools int
+	}{
+		{"mcp-good", OK, []string{"2025-06-18", "6 tools"}, 6},
+		{"mcp-old", Failed, []string{"mcp-old mcp`", `speaks MCP "2024-11-05" instead of 2025-06-18`}, 0},
+		{"mcp-few", Failed, []string{`"agents_spawn" "agent_status"`, "instead of"}, 5},
+		{"mcp-thief", Failed, []string{"tools/list was refused", "is not the MCP server that the doctor started"}, 0},
+		{"mcp-exit", Failed, []string{"no answer", "it said: no such\nlibrary"}, 0},
+		{"mcp-babble", Failed, []string{`it answered "hello"`}, 0},
+		{"mcp-flood", Failed, []string{"more than 1048576 bytes"}, 0},
+	} {
+		t.Run(tt.role, func(t *testing.T) {
+			p, place := patientIn(t)
+			p.Binary = role(t, place.Dir, tt.role)
+			o := p.mcp(t.Context())
+			if len(o.findings) != 1 || o.mcp == nil {
+				t.Fatalf("mcp = %+v, want one finding and the probe", o)
+			}
+			for _, part := range tt.parts {
+				if !strings.Contains(o.findings[0].Reason, part) {
+					t.Errorf("reason = %q, want %q in it", o.findings[0].Reason, part)
+				}
+			}
+			if got := o.findings[0].Verdict; got != tt.want || o.mcp.Passed != (tt.want == OK) || len(o.mcp.Tools) != tt.tools {
+				t.Errorf("mcp = %s, %+v, want %s and %d tools", got, o.mcp, tt.want, tt.tools)
+			}
+			assertNothingLeft(t, place)
+		})
+	}
+	p, _ := patientIn(t)
+	p.Binary = "/nowhere/codex-mmo"
+	assert(t, p.mcp(t.Context()).findings[0], Failed, "/nowhere/codex-mmo", "report it")
+}
+
+// A server that says nothing is ended in time, with all that it started.
+func TestMCPProbeEndsAMuteServer(t *testing.T) {
+	p, place := patientIn(t)
+	p.Binary = role(t, place.Dir, "mcp-mute")
+	role(t, place.Dir, "mcp-sleeper")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errTooLong)
+	defer cancel()
+	o := p.mcp(ctx)
+	assert(t, o.findings[0], Failed, errTooLong.Error(), "build codex-mmo again")
+	raw, err := os.ReadFile(filepath.Join(place.Dir, "child.pid"))
+	if err != nil {
+		t.Fatalf("the server did not get to its child: %v", err)
+	}
+	pid, err := strconv.Atoi(string(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := process.Lookup(pid); err == nil && id.Alive() {
+		t.Errorf("the server's child %s lives on", id)
+	}
+	assertNothingLeft(t, place)
+}
+
+func TestSandboxProbe(t *testing.T) {
+	for _, tt := range []struct {
+		role   string
+		limit  time.Duration
+		want   Verdict
+		reason []string // of mmo-ro and mmo-rw
+	}{
+		{"codex-open", time.Minute, Failed, []string{
+			"writes the workspace, writes outside of the workspace, writes the state folder, reads the state folder",
+			"writes outside of the workspace, writes the state folder, reads the state folder",
+		}},
+		{"codex-none", time.Minute, Failed, []string{"no command runs in it (exit 1): bwrap: no namespaces", "no command runs in it"}},
+		{"codex-other", time.Minute, Warning, []string{"not checked", "not checked"}},
+		{"codex-hang", 700 * time.Millisecond, Failed, []string{"did not run: " + errTooLong.Error(), "did not run"}},
+	} {
+		t.Run(tt.role, func(t *testing.T) {
+			p, place := patientIn(t)
+			p.codex <- codexbin.Pin{Path: role(t, place.Dir, tt.role), Version: "0.149.0"}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), tt.limit, errTooLong)
+			defer cancel()
+			o := p.sandbox(ctx)
+			if len(o.findings) != 2 {
+				t.Fatalf("sandbox = %+v, want a finding a profile", o.findings)
+			}
+			for i, name := range []string{codexhome.ProfileRead, codexhome.ProfileWrite} {
+				if o.findings[i].Check != name {
+					t.Errorf("finding %d is of %s, want %s", i, o.findings[i].Check, name)
+				}
+				assert(t, o.findings[i], tt.want, tt.reason[i], "")
+			}
+			assertNothingLeft(t, place)
+			if left, _ := filepath.Glob("/tmp/codex-mmo-dr--00000000"); len(left) > 0 {
+				t.Errorf("the probe left %v", left)
+			}
+		})
+	}
+}
+
+// What stands on something that failed says so, and is not run.
+func TestNotChecked(t *testing.T) {
+	p, place := patientIn(t)
+	close(p.codex)
+	for _, f := range p.sandbox(t.Context()).findings {
+		assert(t, f, Warning, "needs an admitted Codex", "again")
+	}
+	p, _ = patientIn(t)
+	p.codex <- codexbin.Pin{}
+	p.Binary = role(t, place.Dir, "mcp-good")
+	p.ground = ground{err: errors.New("no folders")}
+	for _, run := range []func(context.Context) outcome{p.sandbox, p.mcp, p.records} {
+		for _, f := range run(t.Context()).findings {
+			assert(t, f, Warning, "needs the folders", "again")
+		}
+	}
+	list := p.folders(t.Context()).findings
+	assert(t, Finding{list[0].Group, list[0].Check, list[0].Verdict, list[0].Reason, "x"}, Failed, "no folders", "")
+	assert(t, list[1], Warning, "needs the folders", "again")
+	list = p.machine(t.Context()).findings
+	assert(t, list[2], Warning, "needs the folders", "again")
+}
+
+func TestFolders(t *testing.T) {
+	p, place := patientIn(t)
+	var got [][2]string
+	for _, f := range p.folders(t.Context()).findings[:3] {
+		if f.Verdict != OK {
+			t.Errorf("finding = %+v, want ok", f)
+		}
+		got = append(got, [2]string{f.Check, f.Reason})
+	}
+	want := [][2]string{{"configuration", place.Config}, {"state", place.State}, {"runtime", place.Runtime}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("folders (-want +got):\n%s", diff)
+	}
+}
