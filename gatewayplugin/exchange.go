@@ -112,22 +112,8 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 			if !open {
 				return x.orCancelled(nil)
 			}
-			if e.failure != nil && answer.Finished() {
-				return x.orCancelled(nil) // only the usage is lost; asking again would repeat the answer
-			}
-			if e.failure != nil {
-				x.status = e.status
-				return x.orCancelled(e.failure)
-			}
-			if x.first.IsZero() {
-				x.first, x.status = time.Now(), e.status
-			}
-			done, err := answer.Take(e.event.Data)
-			if err != nil && !(answer.Finished() && !errors.Is(err, errClient)) {
-				return x.broken(err)
-			}
-			if done || err != nil {
-				return nil
+			if done, f := x.take(e, answer); done || f != nil {
+				return f
 			}
 			keepAlive.Reset(x.g.opts.KeepAlive)
 			if answer.Finished() {
@@ -153,6 +139,29 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 	}
 }
 
+// take hands one event to the answer. What goes wrong after the provider has
+// ended the answer costs no more than the usage: to ask again would repeat it.
+func (x *exchange) take(e upstreamEvent, answer answer) (done bool, f *failure) {
+	if e.failure != nil {
+		if answer.Finished() {
+			return true, x.orCancelled(nil)
+		}
+		x.status = e.status
+		return true, x.orCancelled(e.failure)
+	}
+	if x.first.IsZero() {
+		x.first, x.status = time.Now(), e.status
+	}
+	done, err := answer.Take(e.event.Data)
+	switch {
+	case errors.Is(err, errClient):
+		return true, clientGone
+	case err != nil && !answer.Finished():
+		return true, x.broken(err)
+	}
+	return done || err != nil, nil
+}
+
 // cancelled says why the exchange must end early.
 func (x *exchange) cancelled() *failure {
 	switch {
@@ -175,9 +184,6 @@ func (x *exchange) orCancelled(f *failure) *failure {
 
 // broken says what an error of the answer means.
 func (x *exchange) broken(err error) *failure {
-	if errors.Is(err, errClient) {
-		return clientGone
-	}
 	x.g.opts.Log.Debug("a provider's event can't be read", "route", x.route.id, "err", err)
 	return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: "the provider sent an event that can't be read"}
 }

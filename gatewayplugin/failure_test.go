@@ -168,6 +168,36 @@ func TestLengthIsIncomplete(t *testing.T) {
 	}
 }
 
+// TestWholeAnswerIsKept: what breaks after the provider has ended the answer
+// takes nothing from it, and makes Codex not ask again.
+func TestWholeAnswerIsKept(t *testing.T) {
+	whole := map[string]string{
+		"openai_chat":        `{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}`,
+		"anthropic_messages": strings.Join([]string{messageStart, textStart, textDelta, stopFor("end_turn")}, "\n\ndata: "),
+	}
+	for driver, events := range whole {
+		for name, tail := range map[string]func(http.ResponseWriter){
+			"broken connection": func(w http.ResponseWriter) {
+				_ = http.NewResponseController(w).Flush()
+				panic(http.ErrAbortHandler)
+			},
+			"no event": func(w http.ResponseWriter) { _, _ = io.WriteString(w, "data: {\"cho\n\n") },
+			"nothing":  func(http.ResponseWriter) {},
+		} {
+			t.Run(driver+"/"+name, func(t *testing.T) {
+				r := through(t, newProvider(t, func(w http.ResponseWriter) { stream(events)(w); tail(w) }), driver)
+				_, got := r.ask("bearer", "m")
+				if kinds(got) != "created output_item.added output_text.delta output_item.done completed" || text(got) != "a" {
+					t.Errorf("events %s, text %q", kinds(got), text(got))
+				}
+				if row := r.row("s1", 0); row.GetOutcome() != "completed" {
+					t.Errorf("row %v", row)
+				}
+			})
+		}
+	}
+}
+
 // TestUsageWithoutCounts: a provider that counts in part leads to no usage for
 // Codex, which would sample the turn again, and to absent counts in the row.
 func TestUsageWithoutCounts(t *testing.T) {

@@ -465,7 +465,7 @@ func (tm *team) assertClean(allowed ...string) {
 	// What Codex itself writes into a home has the modes of its umask; the
 	// home's own folder, which is 0700, keeps others out.
 	homes := filepath.Join("sessions", tm.session, "homes")
-	testkit.AssertModes(tm.t, tm.place.State, filepath.Join(homes, "lead"), filepath.Join(homes, "worker"), filepath.Join(homes, "writer"),
+	testkit.AssertModes(tm.t, tm.place.State, filepath.Join(homes, "lead"), filepath.Join(homes, "worker"), filepath.Join(homes, "writer"), filepath.Join(homes, "terminal"),
 		"worktrees", "git") // a writer's files have the modes that git gives them
 	testkit.AssertModes(tm.t, tm.place.Runtime)
 }

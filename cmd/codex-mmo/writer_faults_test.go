@@ -156,8 +156,6 @@ model m-writer
 
 // TestBatchRollsBackWhole: when one member can't be launched, none is left: the
 // batch is refused by name and every member is failed and marked.
-//
-// Spec: A071, A072
 func TestBatchRollsBackWhole(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, batchScript, 3)

@@ -30,7 +30,7 @@ func (p *patient) findCodex(ctx context.Context) outcome {
 		gate := found(groupCodex, "gate", Failed, err)
 		if ctx.Err() != nil {
 			gate.Reason = fmt.Sprintf("%s could not be examined in the time that is allowed: %v", path, err)
-			gate.Remedy = "run it again with a longer --timeout; the machine is slow or busy"
+			gate.Remedy = remedyTime
 		}
 		return outcome{findings: []Finding{binary, gate}}
 	}

@@ -194,7 +194,7 @@ func runAll(ctx context.Context, limit time.Duration, checks []check) []outcome 
 	all := make([]outcome, len(checks))
 	for i, c := range checks {
 		late := finding(c.group, c.group, Failed, fmt.Sprintf("the check did not end within %s", limit))
-		late.Remedy = "see whether the machine is overloaded or a file system hangs, then allow more time with --timeout"
+		late.Remedy = "see whether a file system hangs; " + remedyTime
 		all[i] = outcome{findings: []Finding{late}}
 	}
 	for range checks {

@@ -2,8 +2,8 @@ package doctor
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -260,9 +260,10 @@ func TestReportCount(t *testing.T) {
 	}
 }
 
-// zeros never fails and makes names that repeat, as a test wants them.
-type zeros struct{}
+// ownPID makes names that are the same each time, and no other test process's.
+type ownPID struct{}
 
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-var _ io.Reader = zeros{}
+func (ownPID) Read(p []byte) (int, error) {
+	n := copy(p, binary.BigEndian.AppendUint32(nil, uint32(os.Getpid())))
+	return n, nil
+}

@@ -52,9 +52,7 @@ func (p *patient) mcp(ctx context.Context) outcome {
 	if err != nil {
 		probe.Passed = false
 		f := found(groupMCP, "handshake", Failed, core.Errorf(core.KindOf(err), "`%s mcp`: %w", p.Binary, err))
-		if f.Remedy == "" {
-			f.Remedy = "build codex-mmo again; if that does not help, report it"
-		}
+		f.Remedy = probeRemedy(f, err, "build codex-mmo again; if that does not help, report it")
 		return outcome{findings: []Finding{f}, mcp: probe}
 	}
 	reason := fmt.Sprintf("`codex-mmo mcp` speaks MCP %s and lists %d tools, in %d ms", mcpProtocol, len(probe.Tools), time.Since(started).Milliseconds())
@@ -63,7 +61,7 @@ func (p *patient) mcp(ctx context.Context) outcome {
 
 // shake serves a control socket in dir for the time of the talk.
 func (p *patient) shake(ctx context.Context, dir string, probe *MCPProbe) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, errTooLong)
+	ctx, cancel := p.bounded(ctx)
 	defer cancel()
 	token, hash := access.NewToken(rand.Reader)
 	supervisor := &standIn{tokenHash: hash}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -26,7 +27,7 @@ func patientIn(t *testing.T) (*patient, *testkit.Place) {
 		"PATH": os.Getenv("PATH"), "HOME": place.Home,
 		"MMO_CONFIG_HOME": place.Config, "MMO_STATE_HOME": place.State, "MMO_RUNTIME_DIR": place.Runtime,
 	}
-	in := &Input{Getenv: func(name string) string { return env[name] }, Cwd: place.Workspace, Build: "test", Random: zeros{}}
+	in := &Input{Getenv: func(name string) string { return env[name] }, Cwd: place.Workspace, Build: "test", Random: ownPID{}, Binary: "/never/run"}
 	p := &patient{Input: in, codex: make(chan codexbin.Pin, 1), ground: findGround(in)}
 	if p.ground.err != nil {
 		t.Fatal(p.ground.err)
@@ -92,7 +93,7 @@ func TestMCPProbeEndsAMuteServer(t *testing.T) {
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errTooLong)
 	defer cancel()
 	o := p.mcp(ctx)
-	assert(t, o.findings[0], Failed, errTooLong.Error(), "build codex-mmo again")
+	assert(t, o.findings[0], Failed, errTooLong.Error(), "--timeout")
 	raw, err := os.ReadFile(filepath.Join(place.Dir, "child.pid"))
 	if err != nil {
 		t.Fatalf("the server did not get to its child: %v", err)
@@ -138,7 +139,7 @@ func TestSandboxProbe(t *testing.T) {
 				assert(t, o.findings[i], tt.want, tt.reason[i], "")
 			}
 			assertNothingLeft(t, place)
-			if left, _ := filepath.Glob("/tmp/codex-mmo-dr--00000000"); len(left) > 0 {
+			if left, _ := filepath.Glob(fmt.Sprintf("/tmp/codex-mmo-dr--%08x", os.Getpid())); len(left) > 0 {
 				t.Errorf("the probe left %v", left)
 			}
 		})

@@ -12,10 +12,8 @@ import (
 )
 
 const (
-	// probeLimit bounds a program that is tried.
-	probeLimit = 3 * time.Second
-	// killWait is how long such a program may take to end when it is killed; a
-	// probe that fails at its limit still fits into DefaultLimit.
+	// killWait is how long a program that is tried may take to end when it is
+	// killed; a probe that fails at its limit still fits into DefaultLimit.
 	killWait = 500 * time.Millisecond
 	// maxSaid bounds what is read of what a program printed, in bytes.
 	maxSaid = 1 << 20
@@ -24,6 +22,26 @@ const (
 // errTooLong is in the chain of the error of a probe that was ended at its
 // limit.
 var errTooLong = errors.New("it did not end in the time that is allowed and was killed")
+
+// bounded bounds a program that is tried: to 3 s when nothing else is said.
+func (p *patient) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, p.limit()*3/5, errTooLong)
+}
+
+// probeRemedy is what to do about a probe that failed: the error knows it, or
+// it took too long, or else.
+func probeRemedy(f Finding, err error, otherwise string) string {
+	switch {
+	case errors.Is(err, errTooLong):
+		return remedyTime
+	case f.Remedy != "":
+		return f.Remedy
+	}
+	return otherwise
+}
+
+// remedyTime is what to do where the time was too short.
+const remedyTime = "see whether the machine is overloaded, then allow more time with --timeout"
 
 // end ends a probe's process and everything that it started, by identity. It
 // is called also when the process has ended by itself: what it left behind
@@ -42,16 +60,16 @@ type said struct {
 	stdout, err string
 }
 
-// await runs a program to its end, at most for probeLimit, with its output in
+// await runs a program to its end, or to that of its time, with its output in
 // files of dir.
-func await(ctx context.Context, dir string, spec process.Spec) (s said, err error) {
+func (p *patient) await(ctx context.Context, dir string, spec process.Spec) (s said, err error) {
 	out, err := os.OpenFile(filepath.Join(dir, "stdout"), os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return said{}, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	spec.Stdout, spec.StderrPath = out, filepath.Join(dir, "stderr")
-	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, errTooLong)
+	ctx, cancel := p.bounded(ctx)
 	defer cancel()
 	child, err := process.Start(spec)
 	if err != nil {

@@ -55,9 +55,7 @@ func (p *patient) sandbox(ctx context.Context) outcome {
 		})
 		if err != nil {
 			f := found(groupSandbox, name, Failed, fmt.Errorf("the probe did not run: %w", err))
-			if f.Remedy == "" {
-				f.Remedy = remedySandbox
-			}
+			f.Remedy = probeRemedy(f, err, remedySandbox)
 			list = append(list, f)
 			continue
 		}
@@ -145,7 +143,7 @@ func (p *patient) tryCommand(ctx context.Context, closed, open string, pin codex
 	if err != nil {
 		return observed{}, err
 	}
-	s, err := await(ctx, closed, process.Spec{
+	s, err := p.await(ctx, closed, process.Spec{
 		Path: pin.Path, SHA256: pin.SHA256, Stamp: pin.Stamp, Dir: open,
 		Args: []string{"sandbox", "-P", name, "-C", open, "--", "/bin/sh", "-c", probeScript, "sh", outside, state, secret},
 		Env: []string{

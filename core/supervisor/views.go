@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
@@ -147,7 +148,7 @@ func (s *Supervisor) capacity() control.Capacity {
 
 func (s *Supervisor) usageViews() []control.UsageView {
 	var list []*store.Usage
-	err := s.store.View(s.life, func(tx *store.Tx) (err error) {
+	err := s.store.View(context.WithoutCancel(s.life), func(tx *store.Tx) (err error) {
 		list, err = tx.UsageOf(s.session)
 		return err
 	})

@@ -122,6 +122,7 @@ func TestCrash(t *testing.T) {
 	old := snapshot(t, w.top, ".git")
 	keep := w.unchanged(filepath.Join(w.top, ".git"))
 	fresh := filepath.Join(w.root, "copy")
+	r := w.open()
 	steps := map[string]int{} // first word of a step -> times
 	for n := 0; ; n++ {
 		plan := w.plan(base, tree)
@@ -131,7 +132,7 @@ func TestCrash(t *testing.T) {
 		}
 		steps[strings.Fields(step)[0]]++
 		for round := range 2 { // it is idempotent
-			out, err := w.open().Resume(t.Context(), plan.Journal)
+			out, err := r.Resume(t.Context(), plan.Journal)
 			if err != nil || out.State != workspace.RolledBack {
 				t.Fatalf("Resume after a crash before %q (round %d) = %v, %v, want rolled back", step, round, out.State, err)
 			}
@@ -163,7 +164,7 @@ func TestCrashInRollBack(t *testing.T) {
 	w, base, tree := crashWorld(t)
 	old := snapshot(t, w.top, ".git")
 	spoil := filepath.Join(w.top, "mode.sh") // the last path but for one
-	undone := 0
+	r, undone := w.open(), 0
 	for n := 0; ; n++ {
 		plan := w.plan(base, tree)
 		step, died := crashing(t, order{
@@ -173,7 +174,7 @@ func TestCrashInRollBack(t *testing.T) {
 			break
 		}
 		edited := snapshotOf(t, spoil) == "somebody's own\n"
-		_, err := w.open().Resume(t.Context(), plan.Journal)
+		_, err := r.Resume(t.Context(), plan.Journal)
 		if !edited {
 			must(t, err) // TestCrash has been here
 			continue
@@ -183,7 +184,7 @@ func TestCrashInRollBack(t *testing.T) {
 			t.Fatalf("Resume after a crash before %q = %v, want ErrTaint: the edit is neither old nor new", step, err)
 		}
 		must(t, os.WriteFile(spoil, []byte("echo\n"), 0o644)) // the user clears it up
-		if out, err := w.open().Resume(t.Context(), plan.Journal); err != nil || out.State != workspace.RolledBack {
+		if out, err := r.Resume(t.Context(), plan.Journal); err != nil || out.State != workspace.RolledBack {
 			t.Fatalf("Resume after the edit was taken back = %v, %v, want rolled back", out.State, err)
 		}
 		if diff := cmp.Diff(old, snapshot(t, w.top, ".git")); diff != "" {

@@ -274,7 +274,7 @@ func TestHostilePatches(t *testing.T) {
 		{name: "up in one name", tree: one("100644", "../outside/esc", "x"), want: workspace.ErrRefused},
 		{name: "up from below", tree: file("sub/../../outside/esc"), want: workspace.ErrRefused},
 		{name: "absolute", tree: one("100644", "/etc/esc", "x"), want: workspace.ErrRefused},
-		{name: "an empty name", tree: file("sub//esc"), want: workspace.ErrRefused},
+		{name: "an empty name", tree: file("sub//esc")},
 		{name: "here", tree: file("./esc"), want: workspace.ErrRefused},
 		{name: "up on Windows", tree: one("100644", `..\esc`, "x"), want: workspace.ErrRefused},
 		{name: "a gitlink", tree: func(w *world, _, _ string) string {
@@ -286,7 +286,6 @@ func TestHostilePatches(t *testing.T) {
 		{name: "a link into .git", tree: one("120000", "l", ".git/config"), want: workspace.ErrRefused},
 		{name: ".gitattributes as a link", tree: one("120000", ".gitattributes", "a"), want: workspace.ErrRefused},
 		{name: "a huge link", tree: one("120000", "l", strings.Repeat("x/", 4000)), want: workspace.ErrRefused},
-		{name: "setuid", tree: one("104755", "su", "x"), want: nil},
 		{name: "a blob as a folder", tree: func(w *world, _, blob string) string { return w.literal(entryOf{"40000", "d", blob}) }},
 		{name: "a tree as a file", tree: func(w *world, base, _ string) string { return w.literal(entryOf{"100644", "d", base}) }},
 		{name: "an object that is not there", tree: func(w *world, _, _ string) string {
@@ -345,5 +344,20 @@ func TestHostilePatches(t *testing.T) {
 			keep()
 			keepOutside()
 		})
+	}
+}
+
+// TestSetuidIsNeverWritten: git reads such a mode as a plain program's, or
+// tells it, and then it is refused.
+func TestSetuidIsNeverWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit(map[string]string{"a": "a\n"})
+	tree := w.literal(entryOf{"100644", "a", w.blob("a\n")}, entryOf{"104755", "su", w.blob("x")})
+	_, err := w.open().Integrate(t.Context(), w.plan(w.git("rev-parse", "HEAD^{tree}"), tree))
+	if info, statErr := os.Lstat(filepath.Join(w.top, "su")); statErr == nil && info.Mode()&os.ModeSetuid != 0 {
+		t.Errorf("Integrate = %v and made a file of mode %v", err, info.Mode())
+	} else if statErr != nil && !errors.Is(err, workspace.ErrRefused) {
+		t.Errorf("Integrate = %v, want ErrRefused or a file without setuid", err)
 	}
 }
