@@ -38,6 +38,7 @@ var coreOrder = []string{
 	"core/codexhome",
 	"core/admission",
 	"core/control",
+	"core/doctor",
 	"core/pluginhost",
 	"core/supervisor",
 }

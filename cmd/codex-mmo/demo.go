@@ -13,7 +13,7 @@ import (
 )
 
 // demoPrompt is what the demo's root is asked.
-const demoPrompt = "Find out what this project is and whether its files are in order. Let a reader and a checker look at it side by side, then tell me what they found."
+const demoPrompt = "Have the files of this lighthouse checked, and let somebody write docs/LAMP.md: when is the lamp lit? Then tell me what was found and bring the file in."
 
 func (a *app) demoCmd() *cobra.Command {
 	return &cobra.Command{
@@ -31,11 +31,12 @@ func (a *app) demo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	workspace, err := demoWorkspace(ctx, f)
+	workspace, err := a.demoWorkspace(ctx, f)
 	if err != nil {
 		return err
 	}
-	a.notice("A root (lead) and two workers (reader, checker), each a real Codex thread in its own process.")
+	a.notice("A root (lead) and two workers, each a real Codex thread in its own process: a checker, whose model is")
+	a.notice("spoken to over Anthropic Messages, and a writer, over Chat Completions, in a working tree of its own.")
 	a.notice("The models are SCRIPTED: they are offline stand-ins that say what a script says, not real models.")
 	a.notice("workspace: %s", workspace)
 	a.notice("")
@@ -51,6 +52,11 @@ func (a *app) demo(ctx context.Context) error {
 		return err
 	}
 	a.printf("\n== What the root reports (scripted) ==\n\n%s\n", out.Result)
+	written, err := os.ReadFile(filepath.Join(workspace, "docs", "LAMP.md"))
+	if err != nil {
+		return core.Errorf(core.KindRuntime, "the demo's file is not in the workspace: %w", err)
+	}
+	a.printf("\n== What the writer made, now in the workspace (docs/LAMP.md) ==\n\n%s", written)
 	a.printf("\n== Tokens by agent and route (counted by the scripted model; nothing was spent) ==\n\n")
 	a.usageTable(view.Usage)
 	a.printf("\n== Where the evidence lies ==\n\n")
@@ -59,7 +65,7 @@ func (a *app) demo(ctx context.Context) error {
 		rows = append(rows, []string{e.State, e.Path})
 	}
 	a.table([]string{"STATE", "FILE"}, rows)
-	a.printf("\nAudit trail: codex-mmo audit %s\nAgain:       codex-mmo status %s\n", view.SessionID, view.SessionID)
+	a.printf("\nEach step, in order: codex-mmo audit %s\nThis again:          codex-mmo status %s\n", view.SessionID, view.SessionID)
 	a.printf("\n== Your first own session ==\n\n")
 	a.printf("Run a team in a git repository of yours:\n\n    cd YOUR-REPOSITORY\n    codex-mmo exec PROFILE \"what to do\"\n\n")
 	a.printf("PROFILE is the id of a bundled profile (today: offline-demo, whose models are scripted) or the path of your\n")
@@ -74,25 +80,32 @@ func (a *app) demo(ctx context.Context) error {
 const demoReadme = "# Lighthouse keeper's log\n\nA tiny project for the demo: one lamp, two keepers, three rules.\n\n" +
 	"1. The lamp is lit at dusk.\n2. The log is written at dawn.\n3. Nobody touches the lens.\n"
 
-// demoWorkspace makes the demo's git repository, or finds it.
-func demoWorkspace(ctx context.Context, f folders.Folders) (string, error) {
+// demoWorkspace makes the demo's git repository, new for each run so that every
+// run writes the same file.
+func (a *app) demoWorkspace(ctx context.Context, f folders.Folders) (string, error) {
 	if err := f.Prepare(); err != nil {
 		return "", err
 	}
 	dir := filepath.Join(f.State, "demo-workspace")
+	if err := os.RemoveAll(dir); err != nil {
+		return "", core.Errorf(core.KindOS, "clearing the demo's workspace: %w", err)
+	}
 	if err := folders.MakeDir(dir); err != nil {
 		return "", err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(demoReadme), 0o600); err != nil {
 		return "", core.Errorf(core.KindOS, "writing the demo's workspace: %w", err)
 	}
-	if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
-		return dir, nil
-	}
-	cmd := exec.CommandContext(ctx, "git", "-c", "init.defaultBranch=main", "-c", "core.hooksPath=/dev/null", "-c", "init.templateDir=", "init", "--quiet", dir)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=" + dir}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", core.Errorf(core.KindOS, "git init for the demo failed: %w: %s", err, out).WithRemedy("install git")
+	for _, args := range [][]string{
+		{"init", "--quiet", "--template="},
+		{"add", "README.md"},
+		{"-c", "user.name=codex-mmo demo", "-c", "user.email=demo@example.org", "commit", "--quiet", "--message", "The log"},
+	} {
+		cmd := exec.CommandContext(ctx, "git", append([]string{"-C", dir}, args...)...)
+		cmd.Env = []string{"PATH=" + a.getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "HOME=" + dir}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", core.Errorf(core.KindOS, "making the demo's workspace: git %s failed: %w: %s", args[0], err, out).WithRemedy("install git")
+		}
 	}
 	return dir, nil
 }

@@ -287,3 +287,44 @@ func (tm *team) settled() *control.SessionView {
 		}
 	}
 }
+
+// noiseScript shows what the worker's shell prints.
+const noiseScript = `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "worker", "task": "speak"}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 1}"], "timeout_seconds": 60}
+  step
+    call mcp__mmo_mesh agent_result {"job_id": "${job_id 1}"}
+  step
+    say "${content 1 else nothing}"
+
+model m-worker
+  step
+    shell "echo spoken; env"
+  step
+    say "${@output last}"
+`
+
+// TestModelsShell: a model's shell runs nothing of the user's shell setup and
+// has no token of ours.
+func TestModelsShell(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, noiseScript, 3)
+	for _, name := range []string{".bashrc", ".profile", ".bash_profile"} {
+		if err := os.WriteFile(filepath.Join(tm.place.Home, name), []byte("echo NOISE from "+name+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tm.start("go")
+	out := tm.finish()
+	if !strings.Contains(out.Result, "spoken") || !strings.Contains(out.Result, "MMO_AGENT=ar_") {
+		t.Errorf("the worker's shell printed %q", out.Result)
+	}
+	for _, bad := range []string{"NOISE", "TOKEN", "bwrap", "WARNING"} {
+		if strings.Contains(out.Result, bad) {
+			t.Errorf("the worker's shell printed %q: %s", bad, out.Result)
+		}
+	}
+}

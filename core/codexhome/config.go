@@ -55,7 +55,8 @@ type provider struct {
 }
 
 type shellEnvironment struct {
-	Inherit string `toml:"inherit"`
+	Inherit string            `toml:"inherit"`
+	Set     map[string]string `toml:"set"`
 }
 
 // permissionTable is a permission profile: path or special name -> access, or
@@ -99,7 +100,12 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 		}},
 		Features: features(spec.CodexVersion),
 		Agents:   map[string]bool{"enabled": false},
-		ShellEnv: shellEnvironment{Inherit: "core"},
+		ShellEnv: shellEnvironment{
+			Inherit: "core",
+			// Codex gives its commands a socket for stdin, and a bash at the first
+			// level takes that for a remote login and runs the user's .bashrc.
+			Set: map[string]string{"SHLVL": "1"},
+		},
 		Permissions: map[string]permissionTable{
 			ProfileRead:  permissions("read", spec.Deny),
 			ProfileWrite: permissions("write", spec.Deny),

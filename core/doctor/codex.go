@@ -8,6 +8,9 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/codexbin"
 )
 
+// remedyCodex is what to do about a Codex that does not say so itself.
+const remedyCodex = "run `make codex`, or set " + codexbin.BinaryVar
+
 // findCodex finds the Codex that a session would use and has the gate judge
 // it.
 func (p *patient) findCodex(ctx context.Context) outcome {
@@ -16,7 +19,7 @@ func (p *patient) findCodex(ctx context.Context) outcome {
 	path, err := codexbin.Find(p.Getenv, "", cache)
 	if err != nil {
 		return outcome{findings: append(
-			[]Finding{found(groupCodex, "binary", Failed, err), notChecked(groupCodex, "gate", "Codex")},
+			[]Finding{found(groupCodex, "binary", Failed, err, remedyCodex), notChecked(groupCodex, "gate", "Codex")},
 			p.fetchHints()...,
 		)}
 	}
@@ -27,7 +30,7 @@ func (p *patient) findCodex(ctx context.Context) outcome {
 	}
 	pin, err := codexbin.Gate(ctx, path, opts)
 	if err != nil {
-		gate := found(groupCodex, "gate", Failed, err)
+		gate := found(groupCodex, "gate", Failed, err, remedyCodex)
 		if ctx.Err() != nil {
 			gate.Reason = fmt.Sprintf("%s could not be examined in the time that is allowed: %v", path, err)
 			gate.Remedy = remedyTime

@@ -18,6 +18,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -213,13 +214,20 @@ func finding(group, check string, v Verdict, reason string) Finding {
 }
 
 // found is a finding made of an error. An error of the core has its remedy in
-// a field; in one that wraps it, the remedy is part of the text.
-func found(group, check string, v Verdict, err error) Finding {
+// a field, unless something wrapped more text around it; otherwise says what
+// to do when the error does not.
+func found(group, check string, v Verdict, err error, otherwise string) Finding {
 	f := finding(group, check, v, err.Error())
-	if e, ok := err.(*core.Error); ok { // not errors.As: what is wrapped around it would be lost
+	if e, ok := errors.AsType[*core.Error](err); ok && e.Error() == err.Error() {
 		plain := *e
 		plain.Remedy = ""
 		f.Reason, f.Remedy = plain.Error(), e.Remedy
+	}
+	switch {
+	case errors.Is(err, errTooLong):
+		f.Remedy = remedyTime
+	case f.Remedy == "":
+		f.Remedy = otherwise
 	}
 	return f
 }

@@ -32,7 +32,7 @@ func findGround(in *Input) ground {
 func (p *patient) folders(context.Context) outcome {
 	if err := p.ground.err; err != nil {
 		return outcome{findings: []Finding{
-			found(groupFolders, "roots", Failed, err),
+			found(groupFolders, "roots", Failed, err, "see which of MMO_CONFIG_HOME, MMO_STATE_HOME and MMO_RUNTIME_DIR it is, and set another"),
 			notChecked(groupFolders, "socket paths", "the folders"),
 		}}
 	}
@@ -55,7 +55,7 @@ func judgeSockets(f folders.Folders) Finding {
 		filepath.Join(f.RuntimeDir("any"), "h00000000", "plugin4294967295"), // go-plugin's name with its largest number
 	} {
 		if err := folders.CheckSocketPath(path); err != nil {
-			return found(groupFolders, "socket paths", Failed, err)
+			return found(groupFolders, "socket paths", Failed, err, "set "+folders.RuntimeVar+" to a shorter path")
 		}
 		if len(path) > len(longest) {
 			longest = path

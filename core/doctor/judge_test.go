@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -151,21 +152,25 @@ func TestJudgeRoute(t *testing.T) {
 	assert(t, judgeRoute("demo", profile.Route{ID: "x", Driver: "openai_chat", BillingMode: "metered"}), Failed, "openai_chat needs a credential", "offline-demo")
 }
 
-// An error's remedy comes apart from its reason, unless it is wrapped.
+// An error's remedy comes apart from its reason, unless it is wrapped in more
+// text; without one, the caller's is taken.
 func TestFound(t *testing.T) {
 	plain := core.Errorf(core.KindOS, "no %s", "disk").WithRemedy("buy one")
-	want := Finding{Group: "g", Check: "c", Verdict: Failed, Reason: "no disk", Remedy: "buy one"}
-	if diff := cmp.Diff(want, found("g", "c", Failed, plain)); diff != "" {
-		t.Errorf("found (-want +got):\n%s", diff)
-	}
-	for _, err := range []error{errors.New("no disk"), errors.Join(errors.New("no disk"))} {
-		if got := found("g", "c", Failed, err); got.Reason != "no disk" || got.Remedy != "" {
-			t.Errorf("found(%v) = %+v, want its text", err, got)
+	for _, tt := range []struct {
+		err            error
+		reason, remedy string
+	}{
+		{plain, "no disk", "buy one"},
+		{errors.Join(plain), "no disk", "buy one"},
+		{core.Errorf(core.KindOS, "no disk"), "no disk", "think"},
+		{errors.New("no disk"), "no disk", "think"},
+		{fmt.Errorf("probe: %w", plain), "probe: no disk; buy one", "think"},
+		{fmt.Errorf("probe: %w", errTooLong), "probe: " + errTooLong.Error(), remedyTime},
+	} {
+		want := Finding{Group: "g", Check: "c", Verdict: Failed, Reason: tt.reason, Remedy: tt.remedy}
+		if diff := cmp.Diff(want, found("g", "c", Failed, tt.err, "think")); diff != "" {
+			t.Errorf("found(%v) (-want +got):\n%s", tt.err, diff)
 		}
-	}
-	wrapped := core.Errorf(core.KindOS, "probe: %w", plain)
-	if got := found("g", "c", Failed, wrapped); got.Reason != "probe: no disk; buy one" {
-		t.Errorf("found(%v) = %+v, want the whole text", wrapped, got)
 	}
 }
 
@@ -195,7 +200,7 @@ func TestRunAll(t *testing.T) {
 		{"slow", func(context.Context) outcome { <-slow; return ok("slow") }},
 		{"tidy", func(ctx context.Context) outcome { // ends when it is told, and still counts
 			<-ctx.Done()
-			return outcome{findings: []Finding{found("tidy", "tidy", Failed, context.Cause(ctx))}}
+			return outcome{findings: []Finding{found("tidy", "tidy", Failed, context.Cause(ctx), "")}}
 		}},
 		{"quick", func(context.Context) outcome { close(slow); return ok("quick") }},
 	}

@@ -51,8 +51,7 @@ func (p *patient) mcp(ctx context.Context) outcome {
 	err := p.inScratch(p.ground.Runtime, func(dir string) error { return p.shake(ctx, dir, probe) })
 	if err != nil {
 		probe.Passed = false
-		f := found(groupMCP, "handshake", Failed, core.Errorf(core.KindOf(err), "`%s mcp`: %w", p.Binary, err))
-		f.Remedy = probeRemedy(f, err, "build codex-mmo again; if that does not help, report it")
+		f := found(groupMCP, "handshake", Failed, fmt.Errorf("`%s mcp`: %w", p.Binary, err), "build codex-mmo again; if that does not help, report it")
 		return outcome{findings: []Finding{f}, mcp: probe}
 	}
 	reason := fmt.Sprintf("`codex-mmo mcp` speaks MCP %s and lists %d tools, in %d ms", mcpProtocol, len(probe.Tools), time.Since(started).Milliseconds())

@@ -163,7 +163,7 @@ func TestNotChecked(t *testing.T) {
 		}
 	}
 	list := p.folders(t.Context()).findings
-	assert(t, Finding{list[0].Group, list[0].Check, list[0].Verdict, list[0].Reason, "x"}, Failed, "no folders", "")
+	assert(t, list[0], Failed, "no folders", "MMO_STATE_HOME")
 	assert(t, list[1], Warning, "needs the folders", "again")
 	list = p.machine(t.Context()).findings
 	assert(t, list[2], Warning, "needs the folders", "again")

@@ -26,7 +26,7 @@ func (p *patient) profiles(ctx context.Context) outcome {
 	}
 	bundled, err := fs.ReadDir(p.Bundled, ".")
 	if err != nil {
-		list = append(list, found(groupProfiles, "bundled", Failed, err))
+		list = append(list, found(groupProfiles, "bundled", Failed, err, "build codex-mmo again"))
 	}
 	for _, entry := range bundled {
 		if entry.IsDir() {
@@ -39,11 +39,11 @@ func (p *patient) profiles(ctx context.Context) outcome {
 	own := filepath.Join(config, "profiles")
 	entries, err := os.ReadDir(own)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		list = append(list, found(groupProfiles, "own profiles", Failed, err))
+		list = append(list, found(groupProfiles, "own profiles", Failed, err, "make the folder readable"))
 	}
 	for _, entry := range entries {
 		if ctx.Err() != nil {
-			return outcome{findings: append(list, found(groupProfiles, "own profiles", Failed, context.Cause(ctx)))}
+			return outcome{findings: append(list, found(groupProfiles, "own profiles", Failed, context.Cause(ctx), remedyTime))}
 		}
 		list = append(list, p.compile(ctx, "own "+entry.Name(), profile.CompileInput{Name: filepath.Join(own, entry.Name()), ConfigDir: config})...)
 	}
@@ -53,7 +53,7 @@ func (p *patient) profiles(ctx context.Context) outcome {
 func (p *patient) compile(ctx context.Context, name string, in profile.CompileInput) []Finding {
 	snap, err := profile.Compile(ctx, &in)
 	if err != nil {
-		return []Finding{found(groupProfiles, name, Failed, err)}
+		return []Finding{found(groupProfiles, name, Failed, err, "mend the profile as docs/PROFILES.md says, or name another")}
 	}
 	list := []Finding{finding(groupProfiles, name, OK, fmt.Sprintf("version %s, %d agents led by %s, %d models",
 		snap.ProfileVersion, len(snap.Agents), snap.RootAgent, len(snap.Models)))}

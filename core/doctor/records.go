@@ -30,11 +30,11 @@ func (p *patient) records(ctx context.Context) outcome {
 	}
 	st, err := store.Open(ctx, p.ground.Database(), nil)
 	if err != nil {
-		return outcome{findings: []Finding{found(groupRecords, "store", Failed, err)}}
+		return outcome{findings: []Finding{found(groupRecords, "store", Failed, err, "keep the file, which is untouched, and restore a backup of it")}}
 	}
 	list, err := p.readRecords(ctx, st)
 	if err = errors.Join(err, st.Close()); err != nil {
-		list = append(list, found(groupRecords, "store", Failed, err))
+		list = append(list, found(groupRecords, "store", Failed, err, "keep the file, which is untouched, and restore a backup of it"))
 	}
 	return outcome{findings: list}
 }
@@ -84,11 +84,7 @@ func (p *patient) unreadable(ctx context.Context, st *store.Store, sessions []*s
 		if core.KindOf(err) == core.KindNotFound { // a folder without a row is garbage, not damage
 			return
 		}
-		f := found(groupRecords, kind+" "+id, Warning, err)
-		if f.Remedy == "" {
-			f.Remedy = "use the build that wrote it; the record is untouched"
-		}
-		list = append(list, f)
+		list = append(list, found(groupRecords, kind+" "+id, Warning, err, "use the build that wrote it; the record is untouched"))
 	}
 	err = st.View(ctx, func(tx *store.Tx) error {
 		for _, id := range unknown(filepath.Dir(p.ground.SessionDir("x")), readable) {

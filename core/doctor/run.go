@@ -28,18 +28,6 @@ func (p *patient) bounded(ctx context.Context) (context.Context, context.CancelF
 	return context.WithTimeoutCause(ctx, p.limit()*3/5, errTooLong)
 }
 
-// probeRemedy is what to do about a probe that failed: the error knows it, or
-// it took too long, or else.
-func probeRemedy(f Finding, err error, otherwise string) string {
-	switch {
-	case errors.Is(err, errTooLong):
-		return remedyTime
-	case f.Remedy != "":
-		return f.Remedy
-	}
-	return otherwise
-}
-
 // remedyTime is what to do where the time was too short.
 const remedyTime = "see whether the machine is overloaded, then allow more time with --timeout"
 

@@ -54,9 +54,7 @@ func (p *patient) sandbox(ctx context.Context) outcome {
 			})
 		})
 		if err != nil {
-			f := found(groupSandbox, name, Failed, fmt.Errorf("the probe did not run: %w", err))
-			f.Remedy = probeRemedy(f, err, remedySandbox)
-			list = append(list, f)
+			list = append(list, found(groupSandbox, name, Failed, fmt.Errorf("the probe did not run: %w", err), remedySandbox))
 			continue
 		}
 		list = append(list, judgeSandbox(name, saw))

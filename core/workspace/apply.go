@@ -99,14 +99,13 @@ func (i *integration) write(n int) error {
 // put replaces what is at a path, which must be as expected, by a content that
 // lies in the journal.
 func (i *integration) put(n int, now, to content, source string) error {
-	path := string(i.rec.Steps[n].Path)
+	path, temp := string(i.rec.Steps[n].Path), i.rec.temp(n)
+	i.step("write", path)
 	dir, name, err := i.tree.parent(path)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = dir.Close() }()
-	temp := i.rec.temp(n)
-	i.step("write", path)
 	if to.Mode == modeLink {
 		err = i.makeLink(dir, temp, to, source)
 	} else {

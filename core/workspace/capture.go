@@ -185,4 +185,3 @@ func (r *Repo) pointers(ctx context.Context, changes []Change) ([]Problem, error
 	}
 	return problems, nil
 }
-

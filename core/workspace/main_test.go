@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 	"github.com/codex-mmo/codex-mmo/core/workspace"
@@ -270,6 +271,8 @@ func paths(changes []workspace.Change) map[string]workspace.ChangeKind {
 	}
 	return m
 }
+
+func mkfifo(path string) error { return unix.Mkfifo(path, 0o600) }
 
 // background is a context for work outside any test.
 func background() context.Context { return context.Background() }

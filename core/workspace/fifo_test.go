@@ -1,5 +1,0 @@
-package workspace_test
-
-import "golang.org/x/sys/unix"
-
-func mkfifo(path string) error { return unix.Mkfifo(path, 0o600) }
