@@ -39,6 +39,12 @@ type Options struct {
 	// KeepAlive is the time without an event after which Codex gets one.
 	// 0: 15 s.
 	KeepAlive time.Duration
+	// StartWithin is how long the gateway waits for its Start before it ends
+	// itself: its starter may have died. 0: 30 s.
+	StartWithin time.Duration
+	// ListenerSocket is the path of the unix socket that hands out duplicates
+	// of the listener; see plugins.ListenerSocket. Empty: none.
+	ListenerSocket string
 }
 
 func (o *Options) withDefaults() Options {
@@ -67,6 +73,9 @@ func (o *Options) withDefaults() Options {
 	if out.KeepAlive == 0 {
 		out.KeepAlive = 15 * time.Second
 	}
+	if out.StartWithin == 0 {
+		out.StartWithin = 30 * time.Second
+	}
 	return out
 }
 
@@ -81,6 +90,7 @@ type Gateway struct {
 	client  *http.Client
 	metrics *metrics
 	holders *holders
+	unasked *time.Timer // ends a gateway that nobody starts; stopped by Start
 	endOnce sync.Once
 	ended   chan struct{}
 	tasks   sync.WaitGroup // requests and goroutines of the gateway; Drain waits for them
@@ -105,7 +115,8 @@ type started struct {
 	answer   *gatewaypb.StartResponse
 }
 
-// New returns a gateway that serves nothing before Start. opts may be nil.
+// New returns a gateway that serves nothing before Start, and ends itself when
+// that does not come in time. opts may be nil.
 func New(opts *Options) *Gateway {
 	life, kill := context.WithCancelCause(context.Background())
 	g := &Gateway{
@@ -116,6 +127,7 @@ func New(opts *Options) *Gateway {
 		armed: make(chan struct{}), ended: make(chan struct{}),
 	}
 	g.holders = newHolders(g.opts.Watch, g.end, &g.tasks)
+	g.unasked = time.AfterFunc(g.opts.StartWithin, g.end)
 	return g
 }
 
@@ -127,6 +139,11 @@ func (g *Gateway) end() { g.endOnce.Do(func() { close(g.ended) }) }
 
 // beginLocked opens the HTTP side, once.
 func (g *Gateway) beginLocked(req *gatewaypb.StartRequest) error {
+	// Keys come after this. Not before: until its identity is on record, and it
+	// is started only then, the gateway must be found by its environment.
+	if err := process.HideMemory(); err != nil {
+		return err
+	}
 	self, err := process.Self()
 	if err != nil {
 		return core.Errorf(core.KindOS, "find out this process's identity: %w", err)
@@ -134,16 +151,11 @@ func (g *Gateway) beginLocked(req *gatewaypb.StartRequest) error {
 	if err := privateFolder(req.GetStateDir()); err != nil {
 		return err
 	}
-	listener, err := g.opts.Listen()
+	listener, err := g.listen()
 	if err != nil {
 		return err
 	}
-	addr, ok := listener.Addr().(*net.TCPAddr)
-	if !ok || !addr.IP.IsLoopback() {
-		_ = listener.Close() // it is refused
-		return core.Errorf(core.KindValue, "the gateway's listener is %s, it must be TCP on loopback", listener.Addr())
-	}
-	_, port, _ := net.SplitHostPort(addr.String()) // a TCPAddr has a port
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // a TCPAddr has a port
 	s := &started{
 		hash: req.GetGatewayHash(), stateDir: req.GetStateDir(), port: port,
 		armUntil: time.Now().Add(g.opts.ArmWindow),
@@ -167,8 +179,31 @@ func (g *Gateway) beginLocked(req *gatewaypb.StartRequest) error {
 			g.end()
 		}
 	})
+	g.unasked.Stop()
 	g.holders.setIdle(time.Duration(req.GetIdleExitMs()) * time.Millisecond)
 	return nil
+}
+
+// listen takes the listener, which must be TCP on loopback, and offers
+// duplicates of it.
+func (g *Gateway) listen() (*net.TCPListener, error) {
+	listener, err := g.opts.Listen()
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok || !tcp.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		_ = listener.Close() // it is refused
+		return nil, core.Errorf(core.KindValue, "the gateway's listener is %s, it must be TCP on loopback", listener.Addr())
+	}
+	if g.opts.ListenerSocket == "" {
+		return tcp, nil
+	}
+	if err := g.handOut(g.opts.ListenerSocket, tcp); err != nil {
+		_ = listener.Close() // the gateway does not begin
+		return nil, err
+	}
+	return tcp, nil
 }
 
 // errStopping is the cause with which the gateway's life ends.
@@ -178,6 +213,7 @@ var errStopping = errors.New("the gateway is stopping")
 // ends them and everything else the gateway runs. The process may exit when it
 // returns.
 func (g *Gateway) Drain(ctx context.Context) error {
+	g.unasked.Stop()
 	g.stopServing(ctx)
 	g.kill(errStopping)
 	g.holders.close()

@@ -4,10 +4,12 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/plugins"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	"github.com/codex-mmo/codex-mmo/plugins/sdk"
 )
@@ -22,14 +24,14 @@ const listenerFD = 3
 // Serve runs the gateway as a plugin until it is stopped. It is the whole of
 // the process that calls it.
 func Serve() error {
-	if err := hideMemory(); err != nil {
-		return core.Errorf(core.KindOS, "keep other processes from reading the gateway's keys: %w", err)
-	}
 	info := sdk.Info{
 		Name: "gateway", Version: buildVersion(), Drivers: Drivers,
 		Capabilities: []string{"streaming", "telemetry"},
 	}
-	gateway := New(&Options{Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	gateway := New(&Options{
+		Log:            slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		ListenerSocket: filepath.Join(os.Getenv(plugins.EnvDir), plugins.ListenerSocket),
+	})
 	info.Stop = gateway.Ended()
 	return sdk.ServeGateway(info, gateway)
 }

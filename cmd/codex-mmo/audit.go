@@ -10,6 +10,9 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/supervisor"
 )
 
+// detailRunes bounds a row's details in code points; --json has all of them.
+const detailRunes = 400
+
 func (a *app) auditCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "audit SESSION",
@@ -53,7 +56,7 @@ func (a *app) auditCmd() *cobra.Command {
 				if err != nil || len(r.Details) == 0 {
 					details = nil
 				}
-				rows = append(rows, []string{clock(r.At), r.Event, orDash(r.Caller), orDash(r.JobID), string(details)})
+				rows = append(rows, []string{clock(r.At), r.Event, orDash(r.Caller), orDash(r.JobID), oneLine(string(details), detailRunes)})
 			}
 			a.table([]string{"TIME", "EVENT", "BY", "JOB", "DETAILS"}, rows)
 			return nil

@@ -22,7 +22,7 @@ func (a *app) doctorCmd() *cobra.Command {
 		Long: "doctor checks, in under 5 seconds, what sessions stand on: the machine, the folders, git, Codex, the profiles\n" +
 			"(all, or the one that is named), the MCP server, the sandbox that agents' commands run in, and what earlier\n" +
 			"sessions left. Every line has a verdict, the reason, and what to do about it. It changes nothing.\n\n" +
-			"Exit codes: 0 nothing failed (warnings count as nothing), 1 something failed, 2 wrong command line.",
+			"Exit codes: 0 nothing failed (warnings count as nothing), 1 something failed, 2 wrong command line, 130 interrupted.",
 		Example: "  codex-mmo doctor\n  codex-mmo doctor ./my-team\n  codex-mmo doctor --json | jq '.findings[] | select(.verdict != \"ok\")'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -42,7 +42,11 @@ func (a *app) doctorCmd() *cobra.Command {
 				return err
 			}
 			in.Limit = timeout
-			return a.showReport(doctor.Run(cmd.Context(), in))
+			report := doctor.Run(cmd.Context(), in)
+			if cmd.Context().Err() != nil {
+				return &exitError{code: exitCancelled}
+			}
+			return a.showReport(report)
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", doctor.DefaultLimit, "how long it may take; what has not ended by then has failed")

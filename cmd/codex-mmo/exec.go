@@ -96,9 +96,9 @@ func asError(err error, target **core.Error) bool { return errors.As(err, target
 func (a *app) follow(ctx context.Context, f folders.Folders, rec *store.Session) (*control.SessionView, error) {
 	var last *control.SessionView
 	var seq uint64
-	screen := newScreen(a)
+	screen, bad := newScreen(a), setbacks{}
 	for {
-		client := a.client(f, rec.SessionID, bringBackTimeout)
+		client, began := a.client(f, rec.SessionID, bringBackTimeout), time.Now()
 		err := client.Follow(ctx, control.Meta{}, control.FollowRequest{AfterSeq: seq}, func(e control.FollowEvent) error {
 			seq = e.Seq
 			if e.Session != nil {
@@ -111,8 +111,7 @@ func (a *app) follow(ctx context.Context, f folders.Folders, rec *store.Session)
 			return last, nil
 		}
 		if ctx.Err() != nil {
-			a.notice("\nleft; the session works on. See it: codex-mmo status %s   End it: codex-mmo stop %s", rec.SessionID, rec.SessionID)
-			return nil, &exitError{code: exitCancelled}
+			return nil, a.leave(rec.SessionID)
 		}
 		now, readErr := a.readSession(ctx, f, rec.SessionID)
 		if readErr != nil {
@@ -126,8 +125,77 @@ func (a *app) follow(ctx context.Context, f folders.Folders, rec *store.Session)
 				return nil, err
 			}
 		}
+		if err := a.pauseAfter(ctx, &bad, now, err, time.Since(began)); err != nil {
+			return nil, err
+		}
 		seq = 0 // another supervisor counts from the beginning
 	}
+}
+
+// leave ends the command and not the session.
+func (a *app) leave(id string) error {
+	a.notice("\nleft; the session works on. See it: codex-mmo status %s   End it: codex-mmo stop %s", id, id)
+	return &exitError{code: exitCancelled}
+}
+
+// pauseAfter says that a stream of events ended before its session did, and
+// waits until it is worth asking for another; the error says that it is not.
+func (a *app) pauseAfter(ctx context.Context, bad *setbacks, rec *store.Session, err error, lived time.Duration) error {
+	if err == nil {
+		err = core.Errorf(core.KindUnavailable, "the supervisor ended the stream of events")
+	}
+	pause, news, more := bad.add(err, lived)
+	if !more {
+		return core.Errorf(core.KindOf(err), "session %s works on, but its events can't be followed: %w", rec.SessionID, err).
+			WithRemedy("see it with `codex-mmo status %s`, end it with `codex-mmo stop %s`", rec.SessionID, rec.SessionID)
+	}
+	if news {
+		a.notice("the events of session %s broke off: %s; trying again", rec.SessionID, err)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return a.leave(rec.SessionID)
+	}
+}
+
+// setbacks counts the streams of events in a row that ended too soon, so that a
+// refusal that stays is not asked for without end.
+type setbacks struct {
+	count int
+	text  string // of the last error
+}
+
+const (
+	// settled is how long a stream must have lived for its end to be the first
+	// of its kind again.
+	settled = 10 * time.Second
+	// maxRefusals is how many refusals in a row are believed to pass.
+	maxRefusals = 5
+	// maxAbsences is the same for supervisors that come and go: more than the
+	// keeper's own bound, which gives up first and records why.
+	maxAbsences = 30
+
+	firstPause, lastPause = 50 * time.Millisecond, 2 * time.Second
+)
+
+// add counts one end of a stream that lived for a time. It says how long to
+// wait before the next, whether the error is another one than before, and
+// whether there should be a next at all.
+func (s *setbacks) add(err error, lived time.Duration) (pause time.Duration, news, more bool) {
+	if lived >= settled {
+		*s = setbacks{}
+	}
+	news = err.Error() != s.text
+	s.count, s.text = s.count+1, err.Error()
+	limit := maxRefusals
+	if core.KindOf(err) == core.KindUnavailable {
+		limit = maxAbsences
+	}
+	return min(lastPause, firstPause<<min(s.count-1, 10)), news, s.count < limit
 }
 
 // result reads the root's result from the disk, where it was proven.

@@ -201,7 +201,7 @@ func TestRecoveryBudgetOfZero(t *testing.T) {
 		t.Errorf("exec ended with %q, want %q", out.Result, want)
 	}
 	j := tm.job()
-	if j.Status != "suspended" || j.ResultKind != "partial" || j.RecoveryAttempts != 0 || !strings.Contains(j.Error, "budget") {
+	if j.Status != "cancelled" || j.CancelReason != "the session ended" || j.ResultKind != "partial" || j.RecoveryAttempts != 0 || !strings.Contains(j.Error, "budget") {
 		t.Errorf("the job ended %+v", j)
 	}
 	raw, err := os.ReadFile(filepath.Join(tm.folders.JobDir(j.JobID), "partial-result.md"))
@@ -221,8 +221,8 @@ func TestDemo(t *testing.T) {
 		t.Fatalf("demo: %v\n%s", err, out)
 	}
 	for _, want := range []string{
-		"SCRIPTED", "reader     completed", "checker    completed", "session    completed",
-		"lead     offline (scripted)", "root-events.jsonl", "events.jsonl", "result.md", "codex-mmo exec PROFILE",
+		"SCRIPTED", "writer     completed", "checker    completed", "session    completed", "The lamp is lit at dusk.",
+		"offline-chat (scripted)", "offline-anthropic (scripted)", "patch.diff", "root-events.jsonl", "events.jsonl", "result.md", "codex-mmo exec PROFILE",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the demo does not say %q:\n%s", want, out)

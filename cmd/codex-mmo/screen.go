@@ -6,8 +6,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/control"
 )
 
-// screen turns the events of a session into lines for a person, on stderr. The
-// texts were cleaned by the supervisor.
+// screen turns the events of a session into lines for a person, on stderr.
 type screen struct {
 	app    *app
 	start  time.Time
@@ -44,5 +43,5 @@ func (s *screen) line(who, what string) {
 	if who == "" {
 		who = "-"
 	}
-	s.app.notice("%6.1fs  %-9s  %s", time.Since(s.start).Seconds(), who, what)
+	s.app.notice("%6.1fs  %-9s  %s", time.Since(s.start).Seconds(), oneLine(who, noteRunes), oneLine(what, cellRunes))
 }

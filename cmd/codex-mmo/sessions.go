@@ -17,8 +17,9 @@ func (a *app) sessionsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "sessions",
 		Short: "List the sessions, newest first",
-		Long:  "sessions lists what the records say. It changes and starts nothing; `codex-mmo status` brings a session back.",
-		Args:  exactArgs(),
+		Long: "sessions lists what the records say. It changes and starts nothing: `codex-mmo status SESSION` shows one and\n" +
+			"brings it back, `codex-mmo attach SESSION` opens its screen, `codex-mmo stop SESSION` ends it.",
+		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f, err := a.folders()
 			if err != nil {
@@ -52,8 +53,8 @@ func (a *app) sessionsCmd() *cobra.Command {
 	}
 }
 
-// listSessions reads the readable sessions, newest first, and names the others
-// on stderr.
+// listSessions reads the sessions whose records can be read, newest first.
+// `codex-mmo doctor` names the others.
 func (a *app) listSessions(ctx context.Context, f folders.Folders) (list []*store.Session, err error) {
 	err = a.withStore(ctx, f, func(st *store.Store) error {
 		return st.View(ctx, func(tx *store.Tx) (err error) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -19,8 +18,11 @@ func (a *app) statusCmd() *cobra.Command {
 		Short: "Show a session with its jobs and processes, and bring it back if its supervisor is gone",
 		Long: "status shows the newest session, or the one that is named: what the root and each worker do, which\n" +
 			"processes work for them, the tokens by agent and route, and where the evidence lies. A session that should\n" +
-			"be at work and has no supervisor (after a crash or a reboot) is brought back first.",
-		Args: cobra.MaximumNArgs(1),
+			"be at work and has no supervisor (after a crash or a reboot) is brought back first.\n\n" +
+			"RESULT says what the lead did with a worker's answer: unread, read, accepted, rejected or integrated. CHANGES\n" +
+			"is what a writer changed in a working tree of its own; it is in your workspace once it says so. RESTARTS\n" +
+			"counts how often lost processes were replaced.",
+		Args: atMostOne("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := a.folders()
 			if err != nil {
@@ -40,6 +42,17 @@ func (a *app) statusCmd() *cobra.Command {
 			a.showSession(view)
 			return nil
 		},
+	}
+}
+
+// atMostOne checks the arguments of a verb that works on the newest one when
+// none is named.
+func atMostOne(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return usagef("`codex-mmo %s` takes one %s or none, got %d arguments: see `codex-mmo %s --help`", cmd.Name(), name, len(args), cmd.Name())
+		}
+		return nil
 	}
 }
 
@@ -94,66 +107,4 @@ func (a *app) storedView(ctx context.Context, f folders.Folders, rec *store.Sess
 		return err
 	})
 	return view, err
-}
-
-func (a *app) showSession(v *control.SessionView) {
-	a.printf("session    %s\nprofile    %s %s\nworkspace  %s\nstatus     %s\n", v.SessionID, v.ProfileID, v.ProfileVersion, v.Workspace, v.Status)
-	a.printf("codex      %s (%s)\ncreated    %s\n", v.Codex.Version, v.Codex.Verdict, clock(v.CreatedAt))
-	if !v.RuntimeCurrent {
-		a.printf("build      another build than this one; it goes on with its own\n")
-	}
-	if v.Error != "" {
-		a.printf("error      %s\n", v.Error)
-	}
-	if len(v.Jobs) > 0 {
-		a.printf("\n")
-		var rows [][]string
-		for _, j := range v.Jobs {
-			rows = append(rows, []string{j.JobID, j.Agent, j.Mode, j.Status, orDash(j.ResultState), fmt.Sprint(j.RecoveryAttempts), orDash(firstLine(j.Error, j.Warning))})
-		}
-		a.table([]string{"JOB", "AGENT", "MODE", "STATUS", "RESULT", "RECOVERIES", "NOTE"}, rows)
-	}
-	if len(v.Processes) > 0 {
-		a.printf("\n")
-		var rows [][]string
-		for _, p := range v.Processes {
-			rows = append(rows, []string{p.Role, fmt.Sprint(p.PID), alive(p.Alive), p.Owner})
-		}
-		a.table([]string{"PROCESS", "PID", "STATE", "OF"}, rows)
-	}
-	if len(v.Usage) > 0 {
-		a.printf("\n")
-		a.usageTable(v.Usage)
-	}
-	if len(v.Evidence) > 0 {
-		a.printf("\n")
-		var rows [][]string
-		for _, e := range v.Evidence {
-			rows = append(rows, []string{e.State, fmt.Sprint(e.Size), e.Path})
-		}
-		a.table([]string{"EVIDENCE", "BYTES", "FILE"}, rows)
-	}
-}
-
-func alive(ok bool) string {
-	if ok {
-		return "alive"
-	}
-	return "gone"
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-func firstLine(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }

@@ -43,7 +43,7 @@ func (a *app) stopCmd() *cobra.Command {
 			}
 			a.printf("session %s is %s\n", answer.Session.SessionID, answer.Session.Status)
 			for _, p := range answer.Survivors {
-				a.notice("still alive: %s %d", p.Role, p.PID)
+				a.notice("still alive: %s", p.Role)
 			}
 			if len(answer.Survivors) > 0 {
 				return &exitError{code: exitFailure}

@@ -437,8 +437,8 @@ func rows(t *testing.T, path string) []row {
 	return list
 }
 
-// assertClean makes the three sweeps: no process of the session lives, no
-// token lies on disk, no mode is too wide.
+// assertClean makes the four sweeps: no process of the session lives, no token
+// lies on disk, no mode is too wide, no log tells of a crash or a data race.
 func (tm *team) assertClean(allowed ...string) {
 	tm.t.Helper()
 	for id := range tm.seen {
@@ -468,6 +468,7 @@ func (tm *team) assertClean(allowed ...string) {
 	testkit.AssertModes(tm.t, tm.place.State, filepath.Join(homes, "lead"), filepath.Join(homes, "worker"), filepath.Join(homes, "writer"), filepath.Join(homes, "terminal"),
 		"worktrees", "git") // a writer's files have the modes that git gives them
 	testkit.AssertModes(tm.t, tm.place.Runtime)
+	testkit.AssertLogsClean(tm.t, tm.place.State)
 }
 
 // cleanUp ends what a failed test left.

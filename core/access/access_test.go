@@ -220,6 +220,10 @@ func TestMarkedAncestor(t *testing.T) {
 	if mark, found, err := access.MarkedAncestor(marked); err != nil || !found || mark != "ar_1/3" {
 		t.Errorf("MarkedAncestor = %q, %v, %v, want the mark of the process itself", mark, found, err)
 	}
+	hosted := startHelper(t, nil, "MMO_PLUGIN_DIR=/r/h1")
+	if mark, found, err := access.MarkedAncestor(hosted); err != nil || !found || mark != "/r/h1" {
+		t.Errorf("MarkedAncestor of a plugin = %q, %v, %v, want its instance", mark, found, err)
+	}
 	plain := startHelper(t, nil)
 	if mark, found, err := access.MarkedAncestor(plain); err != nil || found {
 		t.Errorf("MarkedAncestor of an unmarked process = %q, %v, %v, want none", mark, found, err)

@@ -39,13 +39,19 @@ func Ancestors(pid int) ([]int, error) {
 	return nil, core.Errorf(core.KindOS, "process %d has more than %d ancestors", pid, maxAncestors)
 }
 
+// hostEnv is in the environment of every plugin of ours. What an engine starts
+// and abandons is re-parented to its host, the nearest subreaper, so a host
+// among the ancestors tells as much as a mark.
+const hostEnv = "MMO_PLUGIN_DIR"
+
 // MarkedAncestor returns the mark of the first process, from pid upwards, that
 // was started with process.MarkEnv in its environment, and whether there is
-// one. Whoever carries it was started by an agent of ours.
+// one. Whoever carries it was started by an agent of ours; so was whatever is
+// below one of our plugins.
 //
 // A process that may not be read (another user's, or one that forbids it, like
 // an SSH session's) counts as unmarked: otherwise nobody could work below it.
-// A supervisor that knows its engines compares Ancestors with them as well.
+// The supervisor also compares Ancestors with the hosts and engines on record.
 func MarkedAncestor(pid int) (mark string, found bool, err error) {
 	chain, err := Ancestors(pid)
 	if err != nil {
@@ -61,8 +67,10 @@ func MarkedAncestor(pid int) (mark string, found bool, err error) {
 		case err != nil:
 			return "", false, err
 		}
-		if mark, ok := env[process.MarkEnv]; ok {
-			return mark, true, nil
+		for _, name := range []string{process.MarkEnv, hostEnv} {
+			if mark, ok := env[name]; ok {
+				return mark, true, nil
+			}
 		}
 	}
 	return "", false, nil

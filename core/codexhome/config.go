@@ -1,6 +1,7 @@
 package codexhome
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -107,8 +108,8 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 			Set: map[string]string{"SHLVL": "1"},
 		},
 		Permissions: map[string]permissionTable{
-			ProfileRead:  permissions("read", spec.Deny),
-			ProfileWrite: permissions("write", spec.Deny),
+			ProfileRead:  permissions("read", outermost(spec.Deny)),
+			ProfileWrite: permissions("write", outermost(spec.Deny)),
 		},
 		MCPServers: map[string]mcpServer{MeshServer: mesh(spec)},
 		Analytics:  map[string]bool{"enabled": false},
@@ -194,4 +195,18 @@ func mesh(spec *Spec) mcpServer {
 			SocketVar:  spec.ControlSocket,
 		},
 	}
+}
+
+// outermost drops the paths that lie below another one: they are denied with
+// it, and a denied path inside a denied folder makes every sandboxed command of
+// Codex 0.149.0 fail.
+func outermost(paths []string) []string {
+	var kept []string
+	for _, path := range slices.Sorted(slices.Values(paths)) {
+		if n := len(kept); n > 0 && (path == kept[n-1] || strings.HasPrefix(path, kept[n-1]+"/")) {
+			continue
+		}
+		kept = append(kept, path)
+	}
+	return kept
 }

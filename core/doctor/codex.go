@@ -25,8 +25,8 @@ func (p *patient) findCodex(ctx context.Context) outcome {
 	}
 	binary := finding(groupCodex, "binary", OK, fmt.Sprintf("native, %s, found by %s", path, p.source(path, cache)))
 	opts := &codexbin.GateOptions{}
-	if p.ground.err == nil {
-		opts.CacheDir = filepath.Join(p.ground.State, "codex") // where sessions look too
+	if p.ground().err == nil {
+		opts.CacheDir = filepath.Join(p.ground().State, "codex") // where sessions look too
 	}
 	pin, err := codexbin.Gate(ctx, path, opts)
 	if err != nil {

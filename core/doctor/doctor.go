@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -119,7 +120,7 @@ const (
 // patient is one examination.
 type patient struct {
 	*Input
-	ground ground
+	ground func() ground     // found by the first check that asks, for all
 	codex  chan codexbin.Pin // takes one when Codex was admitted, then closed
 }
 
@@ -142,8 +143,7 @@ func Run(ctx context.Context, in *Input) *Report {
 	started := time.Now()
 	hard, cancel := context.WithTimeout(ctx, in.limit())
 	defer cancel()
-	p := &patient{Input: in, codex: make(chan codexbin.Pin, 1)}
-	p.ground = findGround(in)
+	p := newPatient(in)
 	report := &Report{}
 	for _, o := range runAll(hard, in.limit(), p.checks()) {
 		report.Findings = append(report.Findings, o.findings...)
@@ -161,6 +161,13 @@ func Run(ctx context.Context, in *Input) *Report {
 	report.OK = report.Count(Failed) == 0
 	report.ElapsedSeconds = time.Since(started).Seconds()
 	return report
+}
+
+func newPatient(in *Input) *patient {
+	return &patient{
+		Input: in, codex: make(chan codexbin.Pin, 1),
+		ground: sync.OnceValue(func() ground { return findGround(in) }),
+	}
 }
 
 func (p *patient) checks() []check {

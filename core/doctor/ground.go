@@ -30,17 +30,17 @@ func findGround(in *Input) ground {
 
 // folders tells about the roots and the sockets that will lie in one.
 func (p *patient) folders(context.Context) outcome {
-	if err := p.ground.err; err != nil {
+	if err := p.ground().err; err != nil {
 		return outcome{findings: []Finding{
 			found(groupFolders, "roots", Failed, err, "see which of MMO_CONFIG_HOME, MMO_STATE_HOME and MMO_RUNTIME_DIR it is, and set another"),
 			notChecked(groupFolders, "socket paths", "the folders"),
 		}}
 	}
 	return outcome{findings: []Finding{
-		finding(groupFolders, "configuration", OK, p.ground.Config),
-		finding(groupFolders, "state", OK, p.ground.State),
-		finding(groupFolders, "runtime", OK, p.ground.Runtime),
-		judgeSockets(p.ground.Folders),
+		finding(groupFolders, "configuration", OK, p.ground().Config),
+		finding(groupFolders, "state", OK, p.ground().State),
+		finding(groupFolders, "runtime", OK, p.ground().Runtime),
+		judgeSockets(p.ground().Folders),
 	}}
 }
 

@@ -36,14 +36,14 @@ func (p *patient) machine(context.Context) outcome {
 	} else {
 		list = append(list, judgeFiles(uint64(files.Max)))
 	}
-	if p.ground.err != nil {
+	if p.ground().err != nil {
 		return outcome{findings: append(list, notChecked(groupMachine, "free space", "the folders"))}
 	}
 	var disk unix.Statfs_t
-	if err := unix.Statfs(p.ground.State, &disk); err != nil {
+	if err := unix.Statfs(p.ground().State, &disk); err != nil {
 		list = append(list, finding(groupMachine, "free space", Warning, "it can't be read: "+err.Error()))
 	} else {
-		list = append(list, judgeSpace(uint64(disk.Bavail)*uint64(disk.Bsize), p.ground.State))
+		list = append(list, judgeSpace(uint64(disk.Bavail)*uint64(disk.Bsize), p.ground().State))
 	}
 	return outcome{findings: list}
 }

@@ -43,12 +43,12 @@ var probeTools = []string{"agent_spawn", "agents_spawn", "agent_status", "agents
 // and talks to it in two phases: initialize, then the list of tools, for which
 // it has to ask the control socket.
 func (p *patient) mcp(ctx context.Context) outcome {
-	if p.ground.err != nil {
+	if p.ground().err != nil {
 		return outcome{findings: []Finding{notChecked(groupMCP, "handshake", "the folders")}}
 	}
 	probe := &MCPProbe{Tools: []string{}}
 	started := time.Now()
-	err := p.inScratch(p.ground.Runtime, func(dir string) error { return p.shake(ctx, dir, probe) })
+	err := p.inScratch(p.ground().Runtime, func(dir string) error { return p.shake(ctx, dir, probe) })
 	if err != nil {
 		probe.Passed = false
 		f := found(groupMCP, "handshake", Failed, fmt.Errorf("`%s mcp`: %w", p.Binary, err), "build codex-mmo again; if that does not help, report it")

@@ -28,9 +28,9 @@ func patientIn(t *testing.T) (*patient, *testkit.Place) {
 		"MMO_CONFIG_HOME": place.Config, "MMO_STATE_HOME": place.State, "MMO_RUNTIME_DIR": place.Runtime,
 	}
 	in := &Input{Getenv: func(name string) string { return env[name] }, Cwd: place.Workspace, Build: "test", Random: ownPID{}, Binary: "/never/run"}
-	p := &patient{Input: in, codex: make(chan codexbin.Pin, 1), ground: findGround(in)}
-	if p.ground.err != nil {
-		t.Fatal(p.ground.err)
+	p := newPatient(in)
+	if p.ground().err != nil {
+		t.Fatal(p.ground().err)
 	}
 	return p, place
 }
@@ -156,7 +156,7 @@ func TestNotChecked(t *testing.T) {
 	p, _ = patientIn(t)
 	p.codex <- codexbin.Pin{}
 	p.Binary = role(t, place.Dir, "mcp-good")
-	p.ground = ground{err: errors.New("no folders")}
+	p.ground = func() ground { return ground{err: errors.New("no folders")} }
 	for _, run := range []func(context.Context) outcome{p.sandbox, p.mcp, p.records} {
 		for _, f := range run(t.Context()).findings {
 			assert(t, f, Warning, "needs the folders", "again")

@@ -18,8 +18,8 @@ import (
 func (p *patient) profiles(ctx context.Context) outcome {
 	var list []Finding
 	config := ""
-	if p.ground.err == nil {
-		config = p.ground.Config
+	if p.ground().err == nil {
+		config = p.ground().Config
 	}
 	if p.Profile != "" {
 		return outcome{findings: p.compile(ctx, p.Profile, profile.CompileInput{Name: p.Profile, Bundled: p.Bundled, ConfigDir: config})}

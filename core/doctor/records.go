@@ -22,13 +22,13 @@ const helloLimit = time.Second
 // records looks at what sessions left: records that can't be read, sessions
 // that should be supervised and are not, and processes that outlived theirs.
 func (p *patient) records(ctx context.Context) outcome {
-	if p.ground.err != nil {
+	if p.ground().err != nil {
 		return outcome{findings: []Finding{notChecked(groupRecords, "store", "the folders")}}
 	}
-	if _, err := os.Lstat(p.ground.Database()); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(p.ground().Database()); errors.Is(err, fs.ErrNotExist) {
 		return outcome{findings: []Finding{finding(groupRecords, "store", OK, "there is no session yet")}}
 	}
-	st, err := store.Open(ctx, p.ground.Database(), nil)
+	st, err := store.Open(ctx, p.ground().Database(), nil)
 	if err != nil {
 		return outcome{findings: []Finding{found(groupRecords, "store", Failed, err, "keep the file, which is untouched, and restore a backup of it")}}
 	}
@@ -87,12 +87,12 @@ func (p *patient) unreadable(ctx context.Context, st *store.Store, sessions []*s
 		list = append(list, found(groupRecords, kind+" "+id, Warning, err, "use the build that wrote it; the record is untouched"))
 	}
 	err = st.View(ctx, func(tx *store.Tx) error {
-		for _, id := range unknown(filepath.Dir(p.ground.SessionDir("x")), readable) {
+		for _, id := range unknown(filepath.Dir(p.ground().SessionDir("x")), readable) {
 			if _, err := tx.Session(id); err != nil {
 				report("session", id, err)
 			}
 		}
-		for _, id := range unknown(filepath.Dir(p.ground.JobDir("x")), readable) {
+		for _, id := range unknown(filepath.Dir(p.ground().JobDir("x")), readable) {
 			if _, err := tx.Job(id); err != nil {
 				report("job", id, err)
 			}
@@ -123,7 +123,7 @@ func (p *patient) unsupervised(ctx context.Context, sessions []*store.Session) [
 			continue
 		}
 		hello, cancel := context.WithTimeout(ctx, helloLimit)
-		_, err := control.Dial(p.ground.ControlSocket(s.SessionID), &control.ClientOptions{Build: p.Build}).Hello(hello)
+		_, err := control.Dial(p.ground().ControlSocket(s.SessionID), &control.ClientOptions{Build: p.Build}).Hello(hello)
 		hung := hello.Err() != nil
 		cancel()
 		if err == nil {
@@ -133,7 +133,7 @@ func (p *patient) unsupervised(ctx context.Context, sessions []*store.Session) [
 		f.Remedy = "bring it back with `codex-mmo status " + s.SessionID + "`"
 		if hung {
 			f.Reason = "its supervisor holds the socket and does not answer"
-			f.Remedy = "see supervisor.log in " + p.ground.SessionDir(s.SessionID) + ", and `codex-mmo status " + s.SessionID + "`"
+			f.Remedy = "see supervisor.log in " + p.ground().SessionDir(s.SessionID) + ", and `codex-mmo status " + s.SessionID + "`"
 		}
 		list = append(list, f)
 	}

@@ -22,7 +22,7 @@ import (
 // plant writes records as a session's supervisor would.
 func plant(t *testing.T, p *patient, write func(*store.Tx) error) {
 	t.Helper()
-	st, err := store.Open(t.Context(), p.ground.Database(), nil)
+	st, err := store.Open(t.Context(), p.ground().Database(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func only(t *testing.T, o outcome) Finding {
 func TestRecords(t *testing.T) {
 	p, place := patientIn(t)
 	assert(t, only(t, p.records(t.Context())), OK, "no session yet", "")
-	if _, err := os.Lstat(p.ground.Database()); err == nil {
+	if _, err := os.Lstat(p.ground().Database()); err == nil {
 		t.Error("looking at no records made a database")
 	}
 	// None of these is to have a supervisor.
@@ -63,10 +63,10 @@ func TestRecords(t *testing.T) {
 	if got.Check != "session works" {
 		t.Errorf("check = %q, want the session named", got.Check)
 	}
-	if err := os.Mkdir(p.ground.RuntimeDir("works"), 0o700); err != nil {
+	if err := os.Mkdir(p.ground().RuntimeDir("works"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	stop, err := (&standIn{}).serve(p.ground.ControlSocket("works"), "test") // a supervisor by its hello
+	stop, err := (&standIn{}).serve(p.ground().ControlSocket("works"), "test") // a supervisor by its hello
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestRecords(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	silent, err := control.Listen(p.ground.ControlSocket("works")) // holds the socket and never answers
+	silent, err := control.Listen(p.ground().ControlSocket("works")) // holds the socket and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,9 +138,9 @@ func TestUnreadableRecords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	damage(t, p.ground.Database(), `"session_id":"hurt"`, `"session_id":"hurT"`)
-	damage(t, p.ground.Database(), `"job_id":"job-hurt"`, `"job_iX":"job-hurt"`)
-	before, err := os.ReadFile(p.ground.Database())
+	damage(t, p.ground().Database(), `"session_id":"hurt"`, `"session_id":"hurT"`)
+	damage(t, p.ground().Database(), `"job_id":"job-hurt"`, `"job_iX":"job-hurt"`)
+	before, err := os.ReadFile(p.ground().Database())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,14 +150,14 @@ func TestUnreadableRecords(t *testing.T) {
 	}
 	assert(t, list[0], Warning, `session "hurt": session state identity mismatch`, "build that wrote it")
 	assert(t, list[1], Warning, `job "job-hurt": job state has retired fields: job_iX`, "build that wrote it")
-	if after, err := os.ReadFile(p.ground.Database()); err != nil || !bytes.Equal(before, after) {
+	if after, err := os.ReadFile(p.ground().Database()); err != nil || !bytes.Equal(before, after) {
 		t.Errorf("the database was changed (%v)", err)
 	}
-	if err := os.WriteFile(p.ground.Database(), []byte("no database at all, but long enough to be read as one"), 0o600); err != nil {
+	if err := os.WriteFile(p.ground().Database(), []byte("no database at all, but long enough to be read as one"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	last := p.records(t.Context()).findings
-	if got := last[len(last)-1]; got.Verdict != Failed || !strings.Contains(got.Reason, p.ground.Database()) {
+	if got := last[len(last)-1]; got.Verdict != Failed || !strings.Contains(got.Reason, p.ground().Database()) {
 		t.Errorf("a database that is none = %+v, want it named", got)
 	}
 }
@@ -213,7 +213,7 @@ func TestProfiles(t *testing.T) {
 	if got := only(t, p.profiles(t.Context())); got.Verdict != Failed || !strings.Contains(got.Reason, "no-such-team") {
 		t.Errorf("finding = %+v, want the profile named", got)
 	}
-	p.Profile, p.ground = "", ground{err: errors.New("no folders")}
+	p.Profile, p.ground = "", func() ground { return ground{err: errors.New("no folders")} }
 	last := p.profiles(t.Context()).findings
 	assert(t, last[len(last)-1], Warning, "needs the folders", "again")
 }

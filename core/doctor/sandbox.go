@@ -38,7 +38,7 @@ func (p *patient) sandbox(ctx context.Context) outcome {
 	case <-ctx.Done():
 	}
 	for _, name := range []string{codexhome.ProfileRead, codexhome.ProfileWrite} {
-		if p.ground.err != nil {
+		if p.ground().err != nil {
 			list = append(list, notChecked(groupSandbox, name, "the folders"))
 			continue
 		}
@@ -47,8 +47,8 @@ func (p *patient) sandbox(ctx context.Context) outcome {
 			continue
 		}
 		var saw observed
-		err := p.inScratch(filepath.Join(p.ground.State, closedPart), func(closed string) error {
-			return p.inScratch(p.ground.State, func(open string) (err error) {
+		err := p.inScratch(filepath.Join(p.ground().State, closedPart), func(closed string) error {
+			return p.inScratch(p.ground().State, func(open string) (err error) {
 				saw, err = p.tryCommand(ctx, closed, open, pin, name)
 				return err
 			})
@@ -174,7 +174,7 @@ func (p *patient) probeHome(dir, workspace string, pin codexbin.Pin) *codexhome.
 			}},
 		},
 		// No thread is opened, so neither of these is ever reached.
-		GatewayURL: "http://127.0.0.1:1/v1", Binary: p.Binary, SessionID: probeID, ControlSocket: p.ground.ControlSocket(probeID),
+		GatewayURL: "http://127.0.0.1:1/v1", Binary: p.Binary, SessionID: probeID, ControlSocket: p.ground().ControlSocket(probeID),
 		Tools: []string{},
 	}
 }
@@ -186,14 +186,14 @@ const closedPart = "codex"
 // denied lists what a session closes to its agents' commands: our state, our
 // configuration and the operator's own Codex.
 func (p *patient) denied() []string {
-	list := []string{p.ground.Config, p.ground.Runtime}
+	list := []string{p.ground().Config, p.ground().Runtime}
 	if codex := p.Getenv("CODEX_HOME"); codex != "" {
 		list = append(list, codex)
 	} else if home := p.Getenv("HOME"); home != "" {
 		list = append(list, filepath.Join(home, ".codex"))
 	}
 	for _, name := range []string{"sessions", "jobs", "gateways", "snapshots", "state.db", closedPart} {
-		list = append(list, filepath.Join(p.ground.State, name))
+		list = append(list, filepath.Join(p.ground().State, name))
 	}
 	return list
 }

@@ -55,6 +55,7 @@ type agent struct {
 	trail    *trail             // events.jsonl
 	lastText map[string]string  // turn id -> text of its last agent message
 	done     bool
+	unknown  *time.Timer // runs while an input's delivery is not known; nil otherwise
 }
 
 func (s *Supervisor) newAgent(rec *store.AgentRun, role profile.Agent) *agent {
@@ -102,11 +103,11 @@ func (a *agent) loop() {
 		}
 		select {
 		case <-a.killCtx.Done():
-			if a.sup.life.Err() != nil {
-				return // detach: everything goes on without us
+			var reason *killReason
+			if errors.As(context.Cause(a.killCtx), &reason) {
+				a.retireKilled(reason)
 			}
-			a.retireKilled()
-			return
+			return // detach: everything goes on without us
 		case <-lost:
 			a.step(a.hostLost)
 		case e, ok := <-a.events:
@@ -117,8 +118,19 @@ func (a *agent) loop() {
 			a.step(func(ctx context.Context) error { return a.handle(ctx, e) })
 		case f := <-a.inbox:
 			f(a.killCtx)
+		case <-a.unknownDue():
+			a.step(func(ctx context.Context) error { return a.readState(ctx, engineSame) })
 		}
 	}
+}
+
+// unknownDue fires when it is time to look again for an input whose delivery is
+// not known.
+func (a *agent) unknownDue() <-chan time.Time {
+	if a.unknown == nil {
+		return nil
+	}
+	return a.unknown.C
 }
 
 // step runs one move of the actor; an error that is not the actor's own end
@@ -139,12 +151,36 @@ func (a *agent) broken(err error) {
 	if a.plugin != nil && chanClosed(a.plugin.Done()) {
 		return // loop sees the lost host next
 	}
+	if errors.As(err, new(hostCallError)) && a.plugin != nil {
+		a.unanswered(err)
+		return
+	}
 	if errors.As(err, new(recordError)) {
 		a.sup.fatal(err)
 		return
 	}
 	a.giveUp(err)
 }
+
+// unanswered handles a call that the host did not answer: it is dying, or it
+// hangs. Either way another one takes over, within the recovery budget.
+func (a *agent) unanswered(err error) {
+	a.log.Warn("the host does not answer", "err", err)
+	timer := time.NewTimer(hostDeathWait)
+	defer timer.Stop()
+	select {
+	case <-a.plugin.Done():
+		return // loop sees the lost host next
+	case <-a.killCtx.Done():
+		return
+	case <-timer.C:
+	}
+	a.step(a.hostLost)
+}
+
+// hostDeathWait is how long a host's process may take to be seen as dead after
+// a call to it broke.
+const hostDeathWait = 2 * time.Second
 
 // save commits the actor's record, with more in the same transaction.
 func (a *agent) save(ctx context.Context, more func(tx *store.Tx, c *change) error) error {

@@ -38,6 +38,9 @@ func (c *change) putJob(tx *store.Tx, j *store.Job) error {
 // then updates the caches and wakes everybody who waits for a change. fn must
 // do no I/O of its own: the transaction holds the store's write queue.
 func (s *Supervisor) commit(ctx context.Context, fn func(tx *store.Tx, c *change) error) error {
+	// One at a time, up to the caches: what is published later is newer.
+	s.committing.Lock()
+	defer s.committing.Unlock()
 	var c change
 	err := s.store.UpdateAs(ctx, s.session, s.epoch, func(tx *store.Tx) error {
 		c = change{}
@@ -89,6 +92,12 @@ func (s *Supervisor) publish(c *change) {
 	for _, j := range c.jobs {
 		s.hub.job(j)
 	}
+}
+
+// view reads the store. A read that fails says nothing of what is read: like a
+// failed write it ends the supervisor, not the agent.
+func (s *Supervisor) view(ctx context.Context, fn func(*store.Tx) error) error {
+	return recordFailure(s.store.View(ctx, fn))
 }
 
 // changes returns a channel that is closed at the next published change.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
@@ -114,8 +116,8 @@ func (a *agent) handle(ctx context.Context, e *hostpb.Event) error {
 		return nil
 	}
 	if at.after(a.trail.last) {
-		if err := a.trail.log.Append(rowOf(e)); err != nil {
-			return recordError{err}
+		if err := a.appendRow(rowOf(e)); err != nil {
+			return err
 		}
 		a.trail.last = at
 	}
@@ -125,6 +127,22 @@ func (a *agent) handle(ctx context.Context, e *hostpb.Event) error {
 	}
 	if boundary {
 		return a.checkpoint(ctx, at)
+	}
+	return nil
+}
+
+// appendRow adds a row to events.jsonl. What an engine sent may be JSON that no
+// strict reader takes; it is kept as text then, and the evidence counts as
+// incomplete.
+func (a *agent) appendRow(row eventRow) error {
+	err := a.trail.log.Append(row)
+	if core.KindOf(err) == core.KindValue {
+		a.rec.EvidenceComplete = false
+		row.Message = hostMessage("host/unreadable", map[string]any{"text": strings.ToValidUTF8(string(row.Message), "\uFFFD")})
+		err = a.trail.log.Append(row)
+	}
+	if err != nil {
+		return recordError{err}
 	}
 	return nil
 }
@@ -161,7 +179,7 @@ func (a *agent) checkpoint(ctx context.Context, at position) error {
 func (a *agent) effect(ctx context.Context, e *hostpb.Event, at position) (bool, error) {
 	switch body := e.GetBody().(type) {
 	case *hostpb.Event_ReceivedJson:
-		return a.received(ctx, body.ReceivedJson)
+		return a.received(ctx, at, body.ReceivedJson)
 	case *hostpb.Event_Hole:
 		a.rec.EvidenceComplete = false
 		a.follow("notice", "events are missing: "+body.Hole.GetReason())

@@ -51,6 +51,27 @@ func (s *Supervisor) openGateway(ctx context.Context) (*gatewayLink, error) {
 	return g, nil
 }
 
+// adoptGateway connects to the session's gateway if it lives. It returns nil
+// when there is none: nothing is started for what is about to end.
+func (s *Supervisor) adoptGateway(ctx context.Context) (*gatewayLink, error) {
+	g := &gatewayLink{sup: s, hash: s.snap.GatewayHash}
+	row, err := g.row(ctx)
+	if err != nil || row == nil || row.Status != "running" {
+		return nil, err
+	}
+	plugin, err := pluginhost.Adopt(ctx, pluginhost.Ref{
+		Process: identityOf(row.Process), Socket: row.Socket, Protocol: row.Protocol, SHA256: row.SHA256, Dir: g.runtimeDir(row.Instance),
+	})
+	if errors.Is(err, pluginhost.ErrGone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.plugin, g.client, g.base = plugin, gatewaypb.NewGatewayClient(plugin.Conn()), row.BaseURL
+	return g, nil
+}
+
 // baseURL returns where Codex reaches the gateway.
 func (g *gatewayLink) baseURL() string {
 	g.mu.Lock()

@@ -25,7 +25,7 @@ func (s *Supervisor) prepareHomes(context.Context) error {
 		}
 		_, err := codexhome.Write(&codexhome.Spec{
 			Dir: s.homeDir(id), Snapshot: s.snap, Agent: id, Workspace: rec.Workspace, CodexVersion: rec.Codex.Version,
-			GatewayURL: s.gw.baseURL(), Binary: rec.Binary.Path, SessionID: s.session,
+			GatewayURL: s.gw.Load().baseURL(), Binary: rec.Binary.Path, SessionID: s.session,
 			ControlSocket: s.cfg.Folders.ControlSocket(s.session), Tools: tools(caller, len(role.CanSpawn) > 0), Deny: s.denied(),
 		})
 		if err != nil {

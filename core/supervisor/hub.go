@@ -82,6 +82,9 @@ func (h *hub) follow(ctx context.Context, seq uint64, ended <-chan struct{}, emi
 		select {
 		case <-more:
 		case <-ended:
+			if last, _ := h.after(seq); len(last) > 0 {
+				continue // what was told before the end
+			}
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -64,7 +65,7 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 // lastInput returns the newest input of the agent run, or nil.
 func (a *agent) lastInput(ctx context.Context) (*store.Input, error) {
 	var last *store.Input
-	err := a.sup.store.View(ctx, func(tx *store.Tx) error {
+	err := a.sup.view(ctx, func(tx *store.Tx) error {
 		list, err := tx.Inputs(a.ref)
 		if err == nil && len(list) > 0 {
 			last = list[len(list)-1]
@@ -103,13 +104,34 @@ func (a *agent) settleAnswer(ctx context.Context, in *store.Input, answer *hostp
 		}
 		return failureError("starting the turn", answer.GetFailure())
 	}
-	return core.Errorf(core.KindDeliveryUnknown, "whether input %s reached the thread of agent %s is not known: %s",
-		in.InputID, a.rec.Agent, answer.GetFailure().GetMessage())
+	if a.unknown == nil {
+		// Unknown is not lost: its turn may be about to begin. Its events, or a
+		// second look at the thread, will tell.
+		a.unknown = time.NewTimer(unknownWait)
+		return nil
+	}
+	a.unknown = nil
+	return a.resend(ctx, in)
+}
+
+// unknownWait is how long an input whose delivery is not known has to appear in
+// its thread.
+const unknownWait = 5 * time.Second
+
+// resend gives the text of an input that is proven not to have reached the
+// thread to it as a new one.
+func (a *agent) resend(ctx context.Context, in *store.Input) error {
+	in.State = store.InputLost
+	if err := a.saveInput(ctx, in); err != nil {
+		return err
+	}
+	return a.sendNew(ctx, "recovery", in.Text)
 }
 
 // applied records that the thread has the input. Its turn may be over already.
 func (a *agent) applied(ctx context.Context, in *store.Input, turn string) error {
 	in.State, in.TurnID = store.InputApplied, turn
+	a.unknown = nil
 	a.rec.ActiveTurnID = turn
 	err := a.save(ctx, func(tx *store.Tx, _ *change) error { return tx.PutInput(in) })
 	if err != nil {
@@ -134,11 +156,7 @@ func (a *agent) settleSent(ctx context.Context, in *store.Input, state *hostpb.T
 	}
 	// The engine is gone and its thread does not have the input: it was
 	// proven never to have arrived, so its text goes out as a new input.
-	in.State = store.InputLost
-	if err := a.saveInput(ctx, in); err != nil {
-		return err
-	}
-	return a.sendNew(ctx, "recovery", in.Text)
+	return a.resend(ctx, in)
 }
 
 // settleTurn decides about the turn of an applied input.

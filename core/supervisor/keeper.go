@@ -242,6 +242,6 @@ func GiveUp(ctx context.Context, cfg *Config) error {
 		return nil
 	}
 	s.life, s.end = context.WithCancelCause(ctx)
-	return s.failLaunch(ctx, core.Errorf(core.KindRuntime, "the supervisor crashed %d times in %s", keeperCrashes, keeperWindow).
+	return s.abandon(ctx, core.Errorf(core.KindRuntime, "the supervisor crashed %d times in %s", keeperCrashes, keeperWindow).
 		WithRemedy("see supervisor.log in the session's folder"))
 }

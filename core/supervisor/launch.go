@@ -152,7 +152,7 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 	if err != nil {
 		return nil, err
 	}
-	bearer, err := s.gw.issue(ctx, a, generation)
+	bearer, err := s.gw.Load().issue(ctx, a, generation)
 	if err != nil {
 		return nil, err
 	}
@@ -322,8 +322,14 @@ func (a *agent) stderrName() string {
 
 // hostError wraps the failure of a call to a host plugin.
 func hostError(doing string, err error) error {
-	return core.Errorf(core.KindAppServer, "%s: the host did not answer: %w", doing, err)
+	return hostCallError{core.Errorf(core.KindAppServer, "%s: the host did not answer: %w", doing, err)}
 }
+
+// hostCallError is a call that a host did not answer. What it asked for may or
+// may not have happened.
+type hostCallError struct{ error }
+
+func (e hostCallError) Unwrap() error { return e.error }
 
 // failureError turns a failure that a host reported into an error.
 func failureError(doing string, f *basepb.Failure) error {

@@ -126,32 +126,37 @@ type spawnCall struct {
 	failed                 bool
 }
 
-// key returns the idempotency key of a spawn: that of an equal spawn of the
-// same turn whose delivery failed, else the call's own.
-func (u *undelivered) key(ref string, call control.Call, r control.SpawnRequest) string {
+// begin notes a spawn and returns its idempotency key: that of an equal spawn of
+// the same turn whose delivery failed, else the call's own. Spawns of earlier
+// turns are forgotten: their time is over.
+func (u *undelivered) begin(ref string, call control.Call, r control.SpawnRequest) string {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	digest := spawnDigest(r)
+	digest, key := spawnDigest(r), call.Key()
 	for id, c := range u.calls {
-		if c.failed && c.ref == ref && c.turn == call.TurnID && c.digest == digest {
+		switch {
+		case c.ref != ref:
+		case c.turn != call.TurnID:
 			delete(u.calls, id)
-			return c.key
+		case c.failed && c.digest == digest:
+			delete(u.calls, id)
+			key = c.key
 		}
 	}
-	return call.Key()
+	if key != "" && call.CallID != "" {
+		if u.calls == nil {
+			u.calls = map[string]*spawnCall{}
+		}
+		u.calls[ref+"/"+call.CallID] = &spawnCall{ref: ref, turn: call.TurnID, digest: digest, key: key}
+	}
+	return key
 }
 
-// answered notes a spawn that is about to be answered.
-func (u *undelivered) answered(ref string, call control.Call, r control.SpawnRequest, key string) {
-	if key == "" || call.CallID == "" {
-		return
-	}
+// forget drops a spawn that started nothing.
+func (u *undelivered) forget(ref string, call control.Call) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.calls == nil {
-		u.calls = map[string]*spawnCall{}
-	}
-	u.calls[ref+"/"+call.CallID] = &spawnCall{ref: ref, turn: call.TurnID, digest: spawnDigest(r), key: key}
+	delete(u.calls, ref+"/"+call.CallID)
 }
 
 // failed notes that Codex saw a tool call fail.

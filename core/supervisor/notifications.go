@@ -52,7 +52,10 @@ type item struct {
 }
 
 // received applies a frame of the engine.
-func (a *agent) received(ctx context.Context, raw []byte) (boundary bool, err error) {
+func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary bool, err error) {
+	if at.generation < a.rec.Generation {
+		return false, nil // of an engine that was replaced: its thread's history has settled it
+	}
 	var f frame
 	if err := json.Unmarshal(raw, &f); err != nil || f.Method == "" {
 		return false, nil // an answer to the host, or a shape we do not read
@@ -139,8 +142,7 @@ func (a *agent) usage(ctx context.Context, total store.TokenUsage) error {
 func (a *agent) serverRequest(ctx context.Context, id, method string) error {
 	answer, known := declined[method]
 	if !known {
-		a.follow("notice", "Codex asks "+method+", which nobody can answer here")
-		return nil
+		answer = "{}" // Codex takes an answer of the wrong shape for a refusal
 	}
 	c, cancel := short(ctx)
 	defer cancel()

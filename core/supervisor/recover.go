@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"syscall"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -20,24 +22,23 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	if err := s.sweepLaunches(ctx); err != nil {
 		return err
 	}
-	var runs []*store.AgentRun
-	err := s.store.View(ctx, func(tx *store.Tx) (err error) {
-		runs, err = tx.AgentRuns(s.session)
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	switch s.cachedSession().Status {
 	case core.SessionFinishing, core.SessionCancelling:
-		return s.resumeEnding(ctx, runs)
+		close(s.ready)
+		return s.resumeEnding(ctx)
+	}
+	runs, err := s.loadRuns(ctx)
+	if err != nil {
+		return err
 	}
 	if err := s.settleIntegrations(ctx); err != nil {
 		return err
 	}
-	if s.gw, err = s.openGateway(ctx); err != nil {
+	g, err := s.openGateway(ctx)
+	if err != nil {
 		return s.failLaunch(ctx, err)
 	}
+	s.gw.Store(g)
 	if err := s.prepareHomes(ctx); err != nil {
 		return s.failLaunch(ctx, err)
 	}
@@ -48,7 +49,7 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	}
 	close(s.ready)
 	s.watchClient()
-	s.wg.Go(func() { s.gw.run(s.life) })
+	s.wg.Go(func() { g.run(s.life) })
 	s.wg.Go(func() { s.watchRoot(s.life) })
 	return nil
 }
@@ -101,6 +102,9 @@ func (a *agent) readopt(ctx context.Context) error {
 	}
 	plugin, err := pluginhost.Adopt(ctx, ref)
 	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		a.log.Info("the host can't be adopted", "err", err)
 		return a.replaceHost(ctx)
 	}
@@ -125,7 +129,40 @@ func (a *agent) readopt(ctx context.Context) error {
 		}
 		return a.reconcile(ctx, opened, engineNew)
 	}
+	if err := a.drain(ctx, state.GetLast()); err != nil || a.done {
+		return err
+	}
 	return a.readState(ctx, engineSame)
+}
+
+// drainWait bounds how long the rows that a host had spooled may take to come.
+const drainWait = 10 * time.Second
+
+// drain takes over the events that the host had spooled before we came, so that
+// the evidence is whole before the thread's history settles anything.
+func (a *agent) drain(ctx context.Context, last *hostpb.Position) error {
+	until := position{last.GetGeneration(), last.GetSeq()}
+	timer := time.NewTimer(drainWait)
+	defer timer.Stop()
+	for until.after(a.trail.last) && !a.done {
+		select {
+		case e, ok := <-a.events:
+			if !ok {
+				return nil // loop subscribes again
+			}
+			if err := a.handle(ctx, e); err != nil {
+				return err
+			}
+		case <-timer.C:
+			a.rec.EvidenceComplete = false
+			return nil
+		case <-a.plugin.Done():
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
 }
 
 // hostLost replaces a host that died; its engine and the turn go on.
@@ -137,11 +174,8 @@ func (a *agent) hostLost(ctx context.Context) error {
 // replaceHost starts another host and lets it adopt the engine.
 func (a *agent) replaceHost(ctx context.Context) error {
 	a.disconnect()
-	old := identityOf(a.rec.Host.Process)
-	if old.Alive() { // it does not answer: it must be gone before another writes the spool
-		if _, err := process.Retire(ctx, old, &process.RetireOptions{}); err != nil {
-			return err
-		}
+	if err := endAlone(ctx, identityOf(a.rec.Host.Process)); err != nil {
+		return err
 	}
 	if err := removeInstance(a.hostDir()); err != nil {
 		return err
@@ -181,6 +215,28 @@ func (a *agent) replaceHost(ctx context.Context) error {
 		return a.reconcile(ctx, opened, engineNew)
 	}
 	return a.reconcile(ctx, answer.GetState(), engineSame)
+}
+
+// endAlone kills one process and nothing below it. A host that does not answer
+// must be gone before another writes the spool; its engine works on.
+func endAlone(ctx context.Context, id process.Identity) error {
+	handle, err := process.Open(id)
+	if errors.Is(err, process.ErrGone) || id.Zero() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	if err := handle.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
+		return err
+	}
+	select {
+	case <-handle.Done():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // engineLost replaces an engine that ended under a living host.

@@ -38,7 +38,12 @@ func (a *agent) finishPublished(ctx context.Context) error {
 	}
 	a.done = true
 	if err := a.retire(ctx, false); err != nil {
-		return err
+		if errors.As(err, new(recordError)) {
+			return err
+		}
+		// The ending stands; what would not die is on record and shown.
+		a.log.Error("retiring the agent", "err", err)
+		return nil
 	}
 	return a.dropWorktree(ctx)
 }
@@ -48,11 +53,7 @@ func (a *agent) finishPublished(ctx context.Context) error {
 func (a *agent) retireLeftover(ctx context.Context) error { return a.finishPublished(ctx) }
 
 // retireKilled ends an agent that was cancelled, stopped or rolled back.
-func (a *agent) retireKilled() {
-	var reason *killReason
-	if !errors.As(context.Cause(a.killCtx), &reason) {
-		reason = &killReason{status: core.JobStopped, text: "the session ended"}
-	}
+func (a *agent) retireKilled(reason *killReason) {
 	ctx := context.WithoutCancel(a.sup.life)
 	a.signalLaunched(reason)
 	if err := a.retire(ctx, true); err != nil {
@@ -82,6 +83,9 @@ func (a *agent) endKilled(ctx context.Context, e ending) error {
 	now := a.sup.cfg.now().UTC()
 	return a.sup.updateJob(ctx, a.jobID, func(tx *store.Tx, j *store.Job) error {
 		if !finalise(j, e, ref, now) {
+			if !j.Status.Terminal() {
+				a.log.Error("a job can't end so", "status", j.Status, "end", e.job)
+			}
 			return errUnchanged
 		}
 		return a.sup.audit(tx, "agent_ended", a.jobID, "supervisor", map[string]any{"status": string(j.Status)})
@@ -102,15 +106,24 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 	if err := a.sup.revokeTokens(ctx, a.ref); err != nil {
 		return err
 	}
-	if a.sup.gw != nil {
-		a.sup.gw.revoke(ctx, a.ref)
+	if g := a.sup.gw.Load(); g != nil {
+		g.revoke(ctx, a.ref)
 	}
 	a.rec.Retired = stopErr == nil && hostErr == nil
 	a.rec.ActiveTurnID = ""
-	if err := a.save(ctx, nil); err != nil {
-		return err
-	}
-	return errors.Join(stopErr, hostErr)
+	failed := errors.Join(stopErr, hostErr)
+	err := a.save(ctx, func(tx *store.Tx, c *change) error {
+		if failed == nil || a.jobID == "" {
+			return nil
+		}
+		j, err := tx.Job(a.jobID)
+		if err != nil {
+			return err
+		}
+		j.Warning = failed.Error()
+		return c.putJob(tx, j)
+	})
+	return errors.Join(err, failed)
 }
 
 // stopEngine ends the engine and everything below it, through the host when it

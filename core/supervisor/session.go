@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
-	"strings"
+	"path/filepath"
+	"regexp"
 	"sync"
-	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
@@ -39,26 +39,33 @@ func (s *Supervisor) watchRoot(ctx context.Context) {
 // nextForRoot makes the one move that is due now, if any.
 func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
 	rec := s.cachedSession()
-	if !rec.Status.Admitting() {
+	outcome := core.SessionStatus(rec.RootOutcome)
+	over := rec.RootDone && outcome != ""
+	broken := over && outcome != core.SessionCompleted
+	// A root that broke before its thread was open leaves a session that is
+	// still starting.
+	if !rec.Status.Admitting() && !(rec.Status == core.SessionStarting && broken) {
 		return false, nil
 	}
-	over := rec.RootDone && rec.RootOutcome != "" // failed or suspended, or nobody is there to go on
-	failed := over && rec.RootOutcome != string(core.SessionCompleted)
-	if news := s.news(); len(news) > 0 && !failed && s.mayWake(rec) {
+	if news := s.news(); len(news) > 0 && !broken && s.mayWake(rec) {
 		return s.wake(ctx, news)
 	}
 	if !over {
 		return false, nil
 	}
 	active := s.activeJobs()
-	if len(active) == 0 || rec.RootOutcome == string(core.SessionFailed) {
-		s.complete(ctx, rec)
-		return false, nil
+	if len(active) > 0 && outcome != core.SessionFailed {
+		if rec.Deferred {
+			return false, nil
+		}
+		return true, s.deferCompletion(ctx, active)
 	}
-	if rec.Deferred {
-		return false, nil
+	if outcome == core.SessionSuspended {
+		return false, s.ending(func() error { return s.suspend(ctx) })
 	}
-	return true, s.deferCompletion(ctx, active)
+	return false, s.ending(func() error {
+		return s.tearDown(ctx, core.SessionFinishing, outcome, endOf(outcome), nil)
+	})
 }
 
 // deferCompletion keeps the session open for workers that still work.
@@ -82,23 +89,34 @@ func (s *Supervisor) activeJobs() []string {
 	return ids
 }
 
-// complete ends the session as its root ended.
-func (s *Supervisor) complete(ctx context.Context, rec *store.Session) {
-	outcome := core.SessionStatus(rec.RootOutcome)
-	if outcome == core.SessionSuspended {
-		s.suspend(ctx)
-		return
+// endOf says what becomes of the jobs that a session's end finds.
+func endOf(outcome core.SessionStatus) *killReason {
+	if outcome == core.SessionStopped {
+		return &killReason{status: core.JobStopped, text: "the session was stopped"}
 	}
-	s.tearing.Do(func() {
-		if err := s.tearDown(ctx, core.SessionFinishing, outcome, &killReason{status: core.JobCancelled, text: "the session ended"}); err != nil && ctx.Err() == nil {
-			s.fatal(err)
-		}
-	})
+	return &killReason{status: core.JobCancelled, text: "the session ended"}
 }
 
-// suspend leaves the session to a later resume. Its living engine is kept and
-// recorded; nothing is left to supervise until then.
-func (s *Supervisor) suspend(ctx context.Context) {
+// ending runs one end of the session at a time. Once one has succeeded, others
+// find the session over and do nothing; one that failed may be tried again.
+func (s *Supervisor) ending(end func() error) error {
+	s.endMu.Lock()
+	defer s.endMu.Unlock()
+	if s.over {
+		return nil
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	s.over = true
+	close(s.told)
+	s.end(errEnded)
+	return nil
+}
+
+// suspend leaves the session to a later resume. The root's living engine is
+// kept and recorded; nothing is left to supervise until then.
+func (s *Supervisor) suspend(ctx context.Context) error {
 	err := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 		if rec.Status == core.SessionSuspended {
 			return errUnchanged
@@ -106,162 +124,212 @@ func (s *Supervisor) suspend(ctx context.Context) {
 		rec.Status = core.SessionSuspended
 		return s.audit(tx, "session_suspended", "", "supervisor", map[string]any{"error": rec.Error})
 	})
-	if err != nil {
-		if ctx.Err() == nil {
-			s.fatal(err)
-		}
-		return
+	if err == nil && !s.rootEngineLives() {
+		s.releaseGateway(ctx)
 	}
-	if !s.rootEngineLives() {
-		s.gw.release(ctx)
+	return err
+}
+
+func (s *Supervisor) releaseGateway(ctx context.Context) {
+	if g := s.gw.Load(); g != nil {
+		g.release(ctx)
 	}
-	close(s.told)
-	s.end(errEnded)
 }
 
 // rootEngineLives reports whether the root's engine was kept for a resume.
 func (s *Supervisor) rootEngineLives() bool {
-	s.mu.Lock()
-	ref := s.sess.RootAgentRef
-	a, rec := s.agents[ref], s.runs[ref]
-	s.mu.Unlock()
-	if a != nil {
-		return identityOf(a.snapshot().Engine).Alive()
-	}
-	return rec != nil && identityOf(rec.Engine).Alive()
+	return identityOf(s.runNow(s.cachedSession().RootAgentRef).Engine).Alive()
 }
 
-// tearDown publishes the intermediate status, retires every agent, releases
-// the gateway and publishes the terminal status. It is safe to repeat after a
-// crash at any point.
-func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionStatus, reason *killReason) error {
-	err := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-		if rec.Status == during || !rec.Status.CanBecome(during) {
-			return errUnchanged
-		}
-		rec.Status = during
-		if rec.RootOutcome == "" {
-			rec.RootOutcome = string(final)
-		}
-		return nil
-	})
+// tearDown publishes the intermediate status and what is to become of the jobs,
+// retires every agent, releases the gateway and publishes the terminal status.
+// It is safe to repeat after a crash at any point. more goes into the first
+// transaction; it may be nil.
+func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionStatus, reason *killReason, more func(*store.Tx) error) error {
+	err := s.commit(ctx, func(tx *store.Tx, c *change) error { return s.beginEnd(tx, c, during, final, reason, more) })
 	if err != nil {
 		return err
 	}
-	s.killAgents(reason)
-	if s.gw != nil {
-		s.gw.release(ctx)
+	if err := s.killAll(ctx, reason); err != nil {
+		return err
 	}
+	s.releaseGateway(ctx)
 	if err := s.removeCapabilities(); err != nil {
 		return err
 	}
 	now := s.cfg.now().UTC()
 	err = s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-		rec.Status, rec.FinishedAt = final, &now
+		rec.Status, rec.FinishedAt, rec.Client = final, &now, nil
 		rec.LastRunID, rec.CurrentRunID = s.runID, ""
 		return s.audit(tx, "session_"+string(final), "", "supervisor", nil)
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		s.cleanRuntime()
 	}
-	s.cleanRuntime()
-	close(s.told)
-	s.end(errEnded)
-	return nil
-}
-
-// killAgents retires all agents side by side and waits for them.
-func (s *Supervisor) killAgents(reason *killReason) {
-	s.mu.Lock()
-	list := make([]*agent, 0, len(s.agents))
-	for _, a := range s.agents {
-		list = append(list, a)
-	}
-	s.mu.Unlock()
-	var wg sync.WaitGroup
-	for _, a := range list {
-		wg.Go(func() {
-			a.kill(reason)
-			<-a.ended
-		})
-	}
-	wg.Wait()
-}
-
-// resumeEnding finishes an end that a crash interrupted.
-func (s *Supervisor) resumeEnding(ctx context.Context, runs []*store.AgentRun) error {
-	for _, rec := range runs {
-		if rec.Retired {
-			continue
-		}
-		role, err := s.snapshotAgent(rec.Agent)
-		if err != nil {
-			return err
-		}
-		a := s.newAgent(rec, role)
-		a.kill(&killReason{status: core.JobCancelled, text: "the session ended"})
-		a.start((*agent).nothing)
-	}
-	var err error
-	if s.gw, err = s.openGateway(ctx); err != nil {
-		s.log.Warn("the gateway can't be reached to release it", "err", err)
-		s.gw = nil
-	}
-	status := s.cachedSession().Status
-	final := core.SessionStatus(s.cachedSession().RootOutcome)
-	if status == core.SessionCancelling {
-		final = core.SessionCancelled
-	}
-	if !final.Terminal() {
-		final = core.SessionStopped
-	}
-	s.tearing.Do(func() {
-		err = s.tearDown(ctx, status, final, &killReason{status: core.JobCancelled, text: "the session ended"})
-	})
 	return err
 }
 
-// failLaunch records that the session can't be started or taken up again. A
-// session that never ran fails; one that did is suspended, with its work kept.
-func (s *Supervisor) failLaunch(ctx context.Context, cause error) error {
-	final := core.SessionSuspended
-	if s.cachedSession().Status == core.SessionStarting {
-		final = core.SessionFailed
+func (s *Supervisor) beginEnd(tx *store.Tx, c *change, during, final core.SessionStatus, reason *killReason, more func(*store.Tx) error) error {
+	rec, err := tx.Session(s.session)
+	if err != nil || rec.Status.Terminal() {
+		return err
 	}
-	now := s.cfg.now().UTC()
-	err := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-		rec.Status, rec.Error = final, cause.Error()
-		if final.Terminal() {
-			rec.FinishedAt, rec.LastRunID, rec.CurrentRunID = &now, s.runID, ""
+	if more != nil {
+		if err := more(tx); err != nil {
+			return err
 		}
-		return s.audit(tx, "session_"+string(final), "", "supervisor", map[string]any{"error": cause.Error()})
-	})
-	if err != nil {
-		return errors.Join(cause, err)
 	}
-	close(s.told)
-	s.end(errEnded)
+	rec.Status, rec.RootOutcome = during, string(final)
+	if err := c.putSession(tx, rec); err != nil {
+		return err
+	}
+	if reason.status != core.JobCancelled {
+		return nil
+	}
+	jobs, err := tx.Jobs(store.JobFilter{SessionID: s.session, Strict: true})
+	if err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		if j.Status.Terminal() || j.Status == core.JobCancelling {
+			continue
+		}
+		j.Status, j.CancelReason = core.JobCancelling, firstOf(j.CancelReason, reason.text)
+		if err := c.putJob(tx, j); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// killAll retires every agent run that is not known to be gone, side by side,
+// also those that have no actor (any more), and publishes the end of every job
+// that has none.
+func (s *Supervisor) killAll(ctx context.Context, reason *killReason) error {
+	runs, err := s.loadRuns(ctx)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	for _, rec := range runs {
+		wg.Go(func() { s.killRun(rec, reason) })
+	}
+	wg.Wait()
+	return nil
+}
+
+// killRun ends one agent run: its actor if it has one that works, else one that
+// is made for it and finds itself killed.
+func (s *Supervisor) killRun(rec *store.AgentRun, reason *killReason) {
+	s.mu.Lock()
+	a := s.agents[rec.AgentRef]
+	s.mu.Unlock()
+	if a != nil {
+		a.kill(reason)
+		<-a.ended
+		run := a.snapshot()
+		rec = &run
+	}
+	if rec.Retired && s.jobOver(rec.JobID) {
+		return
+	}
+	role, err := s.snapshotAgent(rec.Agent)
+	if err != nil {
+		s.log.Error("an agent run of no role", "agent", rec.AgentRef, "err", err)
+		return
+	}
+	a = s.newAgent(rec, role)
+	a.kill(reason)
+	a.start((*agent).nothing)
+	<-a.ended
+}
+
+// jobOver reports whether a job has ended; the root, which has none, always has.
+func (s *Supervisor) jobOver(id string) bool {
+	if id == "" {
+		return true
+	}
+	j, err := s.cachedJob(id)
+	return err == nil && j.Status.Terminal()
+}
+
+func (s *Supervisor) loadRuns(ctx context.Context) (runs []*store.AgentRun, err error) {
+	err = s.view(ctx, func(tx *store.Tx) (err error) {
+		runs, err = tx.AgentRuns(s.session)
+		return err
+	})
+	return runs, err
+}
+
+// resumeEnding finishes an end that a crash interrupted.
+func (s *Supervisor) resumeEnding(ctx context.Context) error {
+	g, err := s.adoptGateway(ctx)
+	if err != nil {
+		s.log.Warn("the gateway can't be reached to release it", "err", err)
+	}
+	if g != nil {
+		s.gw.Store(g)
+	}
+	rec := s.cachedSession()
+	final := core.SessionStatus(rec.RootOutcome)
+	if rec.Status == core.SessionCancelling {
+		final = core.SessionCancelled
+	}
+	return s.ending(func() error { return s.tearDown(ctx, rec.Status, final, endOf(final), nil) })
+}
+
+// failLaunch ends a session that can't be started: what was started of it is
+// retired. One that did run before is left to the next supervisor: nothing of
+// it is given up for what may pass.
+func (s *Supervisor) failLaunch(ctx context.Context, cause error) error {
+	if ctx.Err() != nil || s.cachedSession().Status != core.SessionStarting {
+		return cause
+	}
+	return s.ending(func() error {
+		err := s.updateSession(ctx, func(_ *store.Tx, rec *store.Session) error {
+			rec.Error = cause.Error()
+			return nil
+		})
+		if err != nil {
+			return errors.Join(cause, err)
+		}
+		return s.tearDown(ctx, core.SessionFinishing, core.SessionFailed, endOf(core.SessionFailed), nil)
+	})
+}
+
+// abandon suspends a session whose supervisor can't be kept up: its processes
+// are retired, since nobody would look after them, and all is kept on record.
+func (s *Supervisor) abandon(ctx context.Context, cause error) error {
+	if err := s.killAll(ctx, &killReason{status: core.JobSuspended, text: cause.Error()}); err != nil {
+		return err
+	}
+	return s.ending(func() error {
+		return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
+			rec.Status, rec.Error = core.SessionSuspended, cause.Error()
+			return s.audit(tx, "session_suspended", "", "supervisor", map[string]any{"error": cause.Error()})
+		})
+	})
 }
 
 // sweepLaunches ends processes whose intent was recorded and whose identity
 // was not: the crash came between exec and record.
 func (s *Supervisor) sweepLaunches(ctx context.Context) error {
 	var launches []*store.Launch
-	err := s.store.View(ctx, func(tx *store.Tx) (err error) {
-		launches, err = tx.Launches(store.LaunchFilter{SessionID: s.session})
+	err := s.view(ctx, func(tx *store.Tx) (err error) {
+		launches, err = tx.Launches(store.LaunchFilter{SessionID: s.session, Open: true})
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	for _, l := range launches {
-		if l.EndedAt != nil || l.Process.PID != 0 {
+		if identityOf(l.Process).Alive() {
 			continue
 		}
-		dir := folderOf(s.cfg.Folders.RuntimeDir(s.session), l.LaunchID)
-		if err := s.endUnrecorded(ctx, dir); err != nil {
-			return err
+		if l.Process.PID == 0 {
+			if err := s.endUnrecorded(ctx, folderOf(s.cfg.Folders.RuntimeDir(s.session), l.LaunchID)); err != nil {
+				return err
+			}
 		}
 		now := s.cfg.now().UTC()
 		l.EndedAt = &now
@@ -287,9 +355,12 @@ func (s *Supervisor) endUnrecorded(ctx context.Context, dir string) error {
 	return removeInstance(dir)
 }
 
+// instancePattern is what we name plugin instances and engine sockets.
+var instancePattern = regexp.MustCompile(`^[hge][0-9a-f]{8}(\.sock)?$`)
+
 // removeInstance removes a plugin's runtime folder. A missing one is fine.
 func removeInstance(dir string) error {
-	if dir == "" || !strings.Contains(dir, "/h") && !strings.Contains(dir, "/g") {
+	if dir == "" || !instancePattern.MatchString(filepath.Base(dir)) {
 		return nil
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -298,19 +369,20 @@ func removeInstance(dir string) error {
 	return nil
 }
 
-// cleanRuntime removes the session's runtime folder; the control socket goes
-// with the server.
+// cleanRuntime removes what the session's processes left in the runtime
+// folder; the control socket goes with the server.
 func (s *Supervisor) cleanRuntime() {
-	entries, err := os.ReadDir(s.cfg.Folders.RuntimeDir(s.session))
+	dir := s.cfg.Folders.RuntimeDir(s.session)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "h") || strings.HasPrefix(e.Name(), "e") {
-			_ = os.RemoveAll(folderOf(s.cfg.Folders.RuntimeDir(s.session), e.Name())) // garbage without a row
+		if err := removeInstance(filepath.Join(dir, e.Name())); err != nil {
+			s.log.Warn("cleaning the runtime folder", "err", err) // garbage without a row
 		}
 	}
 }
 
 // stopTimeout bounds the whole end of a session beyond the grace given.
-const stopTimeout = 60 * time.Second
+const stopTimeout = 2 * retireTimeout

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -33,17 +34,18 @@ func (s *Supervisor) Spawn(ctx context.Context, call control.Call, r control.Spa
 	if err := checkSpecs(r.Agents); err != nil {
 		return nil, err
 	}
-	key := s.undone.key(caller.AgentRef, call, r)
+	key := s.undone.begin(caller.AgentRef, call, r)
 	batch, repeated, err := s.admitBatch(ctx, caller, key, r.Agents)
 	if err != nil {
+		s.undone.forget(caller.AgentRef, call)
 		return nil, err
 	}
-	s.undone.answered(caller.AgentRef, call, r, key)
 	if repeated {
 		return s.spawnResponse(batch, true)
 	}
 	if err := s.launchBatch(ctx, batch); err != nil {
-		return nil, err
+		s.undone.forget(caller.AgentRef, call)
+		return nil, s.forgetBatch(ctx, key, err)
 	}
 	return s.spawnResponse(batch, false)
 }
@@ -69,10 +71,14 @@ func checkSpecs(specs []control.SpawnSpec) error {
 // disk before it: a file without a row is garbage, a row without its file
 // would be a lie.
 func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key string, specs []control.SpawnSpec) (batch spawnAnswer, repeated bool, err error) {
-	if batch, ok, err := s.repeatOf(ctx, key); err != nil || ok {
-		return batch, ok, err
-	}
 	jobs, err := s.draftJobs(caller, specs)
+	defer func() {
+		if err != nil || repeated {
+			for _, j := range jobs {
+				_ = os.RemoveAll(s.cfg.Folders.JobDir(j.JobID)) // garbage: no row names it
+			}
+		}
+	}()
 	if err != nil {
 		return batch, false, err
 	}
@@ -85,7 +91,12 @@ func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key s
 		return batch, false, err
 	}
 	err = s.commit(ctx, func(tx *store.Tx, c *change) error {
-		view, err := s.view(tx, caller)
+		earlier, found, err := s.repeatOf(tx, key)
+		if err != nil || found {
+			batch, repeated = earlier, found
+			return err
+		}
+		view, err := s.admissionView(tx, caller)
 		if err != nil {
 			return err
 		}
@@ -102,28 +113,32 @@ func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key s
 		}
 		return tx.PutSpawnKey(s.session, key, raw)
 	})
-	if err != nil {
-		for _, j := range jobs {
-			_ = os.RemoveAll(s.cfg.Folders.JobDir(j.JobID)) // garbage: no row names it
-		}
-	}
-	return batch, false, err
+	return batch, repeated, err
 }
 
-// repeatOf returns the batch that the same request started before.
-func (s *Supervisor) repeatOf(ctx context.Context, key string) (batch spawnAnswer, found bool, err error) {
+// repeatOf returns the batch that the same request started before. A batch that
+// was rolled back started nothing.
+func (s *Supervisor) repeatOf(tx *store.Tx, key string) (batch spawnAnswer, found bool, err error) {
 	if key == "" {
 		return batch, false, nil
 	}
-	var raw []byte
-	err = s.store.View(ctx, func(tx *store.Tx) (err error) {
-		raw, found, err = tx.SpawnKey(s.session, key)
-		return err
-	})
+	raw, found, err := tx.SpawnKey(s.session, key)
 	if err == nil && found {
 		err = json.Unmarshal(raw, &batch)
 	}
-	return batch, found, err
+	return batch, found && len(batch.JobIDs) > 0, err
+}
+
+// forgetBatch makes a request whose batch was rolled back new again.
+func (s *Supervisor) forgetBatch(ctx context.Context, key string, cause error) error {
+	if key == "" || s.life.Err() != nil {
+		return cause
+	}
+	raw, err := spawnAnswer{}.encode()
+	if err == nil {
+		err = s.commit(context.WithoutCancel(ctx), func(tx *store.Tx, _ *change) error { return tx.PutSpawnKey(s.session, key, raw) })
+	}
+	return errors.Join(cause, err)
 }
 
 func requests(specs []control.SpawnSpec) []admission.Request {
@@ -161,11 +176,11 @@ func (s *Supervisor) draftJobs(caller access.Caller, specs []control.SpawnSpec) 
 	for _, spec := range specs {
 		id := core.NewJobID(now, spec.Agent, random)
 		if err := folders.MakeDir(s.cfg.Folders.JobDir(id)); err != nil {
-			return nil, err
+			return jobs, err
 		}
 		ref, err := store.Publish(s.cfg.Folders.JobDir(id), "prompt.txt", []byte(spec.Task))
 		if err != nil {
-			return nil, err
+			return jobs, err
 		}
 		jobs = append(jobs, &store.Job{
 			SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage,
@@ -186,8 +201,8 @@ func (s *Supervisor) depth(jobID string) int {
 	return 0
 }
 
-// view gathers what the decision depends on, within its transaction.
-func (s *Supervisor) view(tx *store.Tx, caller access.Caller) (admission.View, error) {
+// admissionView gathers what the decision depends on, within its transaction.
+func (s *Supervisor) admissionView(tx *store.Tx, caller access.Caller) (admission.View, error) {
 	rec, err := tx.Session(s.session)
 	if err != nil {
 		return admission.View{}, err
@@ -269,7 +284,7 @@ func (s *Supervisor) launchBatch(ctx context.Context, batch spawnAnswer) error {
 			return err
 		}
 		var rec *store.AgentRun
-		err = s.store.View(ctx, func(tx *store.Tx) (err error) {
+		err = s.view(ctx, func(tx *store.Tx) (err error) {
 			rec, err = tx.AgentRun(j.AgentRef)
 			return err
 		})

@@ -12,12 +12,14 @@ import (
 // sessions that no supervisor answers for. It changes nothing.
 func StoredView(ctx context.Context, st *store.Store, f folders.Folders, id string) (*control.SessionView, error) {
 	var view *control.SessionView
+	var rec *store.Session
+	var jobs []*store.Job
 	err := st.View(ctx, func(tx *store.Tx) error {
-		rec, err := tx.Session(id)
-		if err != nil {
+		var err error
+		if rec, err = tx.Session(id); err != nil {
 			return err
 		}
-		jobs, err := tx.Jobs(store.JobFilter{SessionID: id})
+		jobs, err = tx.Jobs(store.JobFilter{SessionID: id})
 		if err != nil {
 			return err
 		}
@@ -41,8 +43,11 @@ func StoredView(ctx context.Context, st *store.Store, f folders.Folders, id stri
 			view.Jobs = append(view.Jobs, ViewJob(j, &run, rec.Binary))
 		}
 		view.Usage = ViewUsage(usage, runs)
-		view.Evidence = ListEvidence(f.SessionDir(id), f.JobDir, rec, jobs)
 		return nil
 	})
-	return view, err
+	if err != nil {
+		return nil, err
+	}
+	view.Evidence = ListEvidence(f.SessionDir(id), f.JobDir, rec, jobs)
+	return view, nil
 }

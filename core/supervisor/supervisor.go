@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gofrs/flock"
 
@@ -44,7 +45,7 @@ type Supervisor struct {
 	epoch   uint64
 	self    process.Identity
 	hub     *hub
-	gw      *gatewayLink
+	gw      atomic.Pointer[gatewayLink] // nil until the gateway was opened
 	server  *control.Server
 
 	// life ends when the supervisor leaves the session (detach); agents and
@@ -60,11 +61,14 @@ type Supervisor struct {
 	runs    map[string]*store.AgentRun  // agent run ref -> record at our start
 	changed chan struct{}               // closed and replaced at every published change
 
-	ready   chan struct{} // closed once every agent run that is not over has an actor
-	told    chan struct{} // closed once the terminal status was published to followers
-	wg      sync.WaitGroup
-	tearing sync.Once
-	repo    repoOnce
+	ready      chan struct{} // closed once every agent run that is not over has an actor
+	told       chan struct{} // closed once the terminal status was published to followers
+	wg         sync.WaitGroup
+	committing sync.Mutex // held from a transaction until its changes are published
+
+	endMu sync.Mutex // held by the one end that is under way
+	over  bool       // guarded by endMu: an end has succeeded
+	repo  repoOnce
 
 	integrating sync.Mutex
 	keeper      process.Identity // guarded by mu; zero: our parent
@@ -210,8 +214,8 @@ func (s *Supervisor) leave() (Outcome, error) {
 	if err := s.server.Shutdown(ctx); err != nil {
 		s.log.Warn("the control API did not end in time", "err", err)
 	}
-	if s.gw != nil {
-		s.gw.close()
+	if g := s.gw.Load(); g != nil {
+		g.close()
 	}
 	s.wg.Wait()
 	switch {

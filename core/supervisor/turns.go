@@ -23,11 +23,14 @@ type endedTurn struct {
 // turnEnded settles the input whose turn ended and publishes what came of it.
 // A turn that was settled before changes nothing.
 func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
-	in, err := a.inputOfTurn(ctx, t.id)
+	in, ours, err := a.inputOfTurn(ctx, t.id)
 	if err != nil {
 		return err
 	}
 	if in == nil {
+		if ours {
+			return nil
+		}
 		return a.turnOfPerson(ctx, t)
 	}
 	if t.status == "completed" && t.text == "" {
@@ -52,19 +55,20 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	return a.end(ctx, in, end)
 }
 
-// inputOfTurn returns the input that started a turn and is not settled yet.
-func (a *agent) inputOfTurn(ctx context.Context, turn string) (*store.Input, error) {
-	var found *store.Input
-	err := a.sup.store.View(ctx, func(tx *store.Tx) error {
+// inputOfTurn returns the input that started a turn and is not settled yet, and
+// whether any input of ours started it.
+func (a *agent) inputOfTurn(ctx context.Context, turn string) (found *store.Input, ours bool, err error) {
+	err = a.sup.view(ctx, func(tx *store.Tx) error {
 		list, err := tx.Inputs(a.ref)
 		for _, in := range list {
+			ours = ours || in.TurnID == turn
 			if in.TurnID == turn && in.State == store.InputApplied {
 				found = in
 			}
 		}
 		return err
 	})
-	return found, err
+	return found, ours, err
 }
 
 // turnFailed ends the agent after a turn that failed or was interrupted. What
@@ -105,8 +109,10 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 	if err != nil {
 		return recordError{err}
 	}
-	if err := a.trail.log.Sync(); err != nil {
-		return recordError{err}
+	if a.trail != nil { // it may be what could not be opened
+		if err := a.trail.log.Sync(); err != nil {
+			return recordError{err}
+		}
 	}
 	now := a.sup.cfg.now().UTC()
 	err = a.save(ctx, func(tx *store.Tx, c *change) error {
@@ -116,7 +122,7 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 			}
 		}
 		if a.jobID == "" {
-			return a.endRoot(tx, c, e, ref, now)
+			return a.endRoot(tx, c, in, e, ref, now)
 		}
 		j, err := tx.Job(a.jobID)
 		if err != nil {
@@ -155,10 +161,13 @@ func (a *agent) captured(ctx context.Context, e *ending) (*store.Patch, error) {
 
 // endRoot records the root's result. The session itself ends once its jobs
 // have, in watchRoot; only a failure ends or suspends it here.
-func (a *agent) endRoot(tx *store.Tx, c *change, e ending, ref store.FileRef, now time.Time) error {
+func (a *agent) endRoot(tx *store.Tx, c *change, in *store.Input, e ending, ref store.FileRef, now time.Time) error {
 	rec, err := tx.Session(a.sup.session)
 	if err != nil || rec.Status.Terminal() {
 		return err
+	}
+	if in == nil && rec.RootDone && rec.RootResultKind == string(core.ResultFinal) {
+		return nil // it had said its last word before it broke: that stands
 	}
 	if e.kind != "" {
 		rec.RootResult, rec.RootResultKind = ref, string(e.kind)
@@ -170,8 +179,11 @@ func (a *agent) endRoot(tx *store.Tx, c *change, e ending, ref store.FileRef, no
 	}
 	rec.RootDone = true
 	// A person at a terminal decides what comes after a turn, whatever its end.
-	if rec.Kind != kindInteractive || e.session == core.SessionSuspended {
+	switch {
+	case rec.Kind != kindInteractive || e.session == core.SessionSuspended:
 		rec.RootOutcome = string(e.session)
+	case in == nil: // it broke outside of a turn: a resume may mend it
+		rec.RootOutcome = string(core.SessionSuspended)
 	}
 	return c.putSession(tx, rec)
 }
@@ -187,7 +199,7 @@ func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
 	if text == "" && e.failure != nil {
 		text = e.failure.Message
 	}
-	if j.Inbox == "" {
+	if j.Inbox == "" && !e.rolled { // of a roll back the spawn's own answer tells
 		j.Inbox = store.InboxNew
 	}
 	if j.Status == core.JobCancelling {
@@ -253,6 +265,7 @@ func (a *agent) giveUp(cause error) {
 		e.kind, e.text = core.ResultPartial, a.partialText(cause)
 	}
 	a.follow("notice", "gives up: "+cause.Error())
+	a.done = true
 	if err := a.end(ctx, nil, e); err != nil && a.sup.life.Err() == nil {
 		a.sup.fatal(fmt.Errorf("recording that agent %s failed (%w): %w", a.rec.Agent, cause, err))
 	}

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"encoding/json"
+	"slices"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
@@ -14,12 +15,12 @@ var _ control.Handler = (*Supervisor)(nil)
 
 // identify proves who calls. The kernel's word (peer and parent process) and
 // the token's hash must agree; ids in the call are checked against records.
-func (s *Supervisor) identify(ctx context.Context, call control.Call) (access.Caller, error) {
+func (s *Supervisor) identify(ctx context.Context, call control.Call, verb string) (access.Caller, error) {
 	if err := s.awaitReady(ctx); err != nil {
 		return access.Caller{}, err
 	}
 	if call.Operator {
-		return access.Caller{Role: access.RoleOperator}, nil
+		return access.Caller{Role: access.RoleOperator}, s.outsideAgents(call.Peer.PID)
 	}
 	if call.Token == "" {
 		return access.Caller{}, core.Errorf(core.KindPermission, "process %d was started by an agent and shows no capability", call.Peer.PID)
@@ -47,7 +48,7 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call) (access.Ca
 	if !s.isChildOf(call.Peer, rec.Engine) {
 		return access.Caller{}, core.Errorf(core.KindPermission, "invalid MCP caller capability: process %d is not a child of the engine it was given to", call.Peer.PID)
 	}
-	if call.ThreadID != "" && rec.ThreadID != "" && call.ThreadID != rec.ThreadID {
+	if rec.ThreadID != "" && call.ThreadID != rec.ThreadID && (verb != control.VerbCaller || call.ThreadID != "") {
 		return access.Caller{}, core.Errorf(core.KindPermission, "invalid native-agent: thread %s is not the thread of agent %s", call.ThreadID, rec.Agent)
 	}
 	s.mesh.seen(s, a, call.Peer)
@@ -56,6 +57,22 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call) (access.Ca
 		c.Role = access.RoleRoot
 	}
 	return c, nil
+}
+
+// outsideAgents refuses to take a process below one of our hosts or engines for
+// the operator, whatever it has made of its environment.
+func (s *Supervisor) outsideAgents(pid int) error {
+	chain, err := access.Ancestors(pid)
+	if err != nil {
+		return core.Errorf(core.KindPermission, "process %d can't be told from an agent's: %w", pid, err)
+	}
+	for _, rec := range s.runsNow() {
+		if slices.Contains(chain, rec.Host.Process.PID) && identityOf(rec.Host.Process).Alive() ||
+			slices.Contains(chain, rec.Engine.PID) && identityOf(rec.Engine).Alive() {
+			return core.Errorf(core.KindPermission, "process %d was started by agent %s and shows no capability", pid, rec.Agent)
+		}
+	}
+	return nil
 }
 
 var errCapability = core.Errorf(core.KindPermission, "invalid MCP caller capability").
@@ -76,7 +93,7 @@ func (s *Supervisor) awaitReady(ctx context.Context) error {
 
 // admit identifies the caller and asks whether it may use the verb.
 func (s *Supervisor) admit(ctx context.Context, call control.Call, verb string, job *store.Job) (access.Caller, error) {
-	caller, err := s.identify(ctx, call)
+	caller, err := s.identify(ctx, call, verb)
 	if err != nil {
 		return caller, err
 	}
@@ -86,7 +103,7 @@ func (s *Supervisor) admit(ctx context.Context, call control.Call, verb string, 
 // admitJob identifies the caller before it says whether there is such a job: a
 // stranger learns nothing.
 func (s *Supervisor) admitJob(ctx context.Context, call control.Call, verb, id string) (access.Caller, *store.Job, error) {
-	caller, err := s.identify(ctx, call)
+	caller, err := s.identify(ctx, call, verb)
 	if err != nil {
 		return caller, nil, err
 	}
@@ -261,16 +278,13 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 	if err := s.waitIdle(ctx, r.GraceSeconds); err != nil {
 		return nil, err
 	}
-	err := core.Errorf(core.KindRuntime, "session %s is %s already", s.session, s.cachedSession().Status)
-	var failed error = err
-	s.tearing.Do(func() { failed = s.stopNow(context.WithoutCancel(ctx)) })
-	if failed != nil && !s.cachedSession().Status.Terminal() {
-		return nil, failed
+	if err := s.stopNow(context.WithoutCancel(ctx)); err != nil {
+		return nil, err
 	}
 	answer := &control.StopResponse{Session: *s.SessionView(), Survivors: []control.ProcessView{}}
-	for _, p := range s.processes() {
-		if p.Alive && p.Role != "supervisor" && p.Role != "keeper" && p.Role != "gateway" {
-			answer.Survivors = append(answer.Survivors, p)
+	for _, rec := range s.runsNow() {
+		for _, text := range rec.Survivors {
+			answer.Survivors = append(answer.Survivors, control.ProcessView{Role: text, Owner: rec.AgentRef, Alive: true})
 		}
 	}
 	return answer, nil

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,13 +29,8 @@ func (s *Supervisor) SessionView() *control.SessionView {
 	rec := s.cachedSession()
 	v := ViewSession(rec)
 	v.Supervised = true
-	s.mu.Lock()
-	root := s.agents[rec.RootAgentRef]
-	s.mu.Unlock()
-	if root != nil {
-		run := root.snapshot()
-		v.RootThreadID, v.ActiveTurnID, v.Recoveries = run.ThreadID, run.ActiveTurnID, run.RecoveryAttempts
-	}
+	run := s.runNow(rec.RootAgentRef)
+	v.RootThreadID, v.ActiveTurnID, v.Recoveries = run.ThreadID, run.ActiveTurnID, run.RecoveryAttempts
 	for _, j := range s.allJobs() {
 		v.Jobs = append(v.Jobs, s.jobView(j))
 	}
@@ -69,18 +65,8 @@ func viewFailure(f *store.Failure) *control.FailureView {
 }
 
 func (s *Supervisor) jobView(j *store.Job) control.JobView {
-	s.mu.Lock()
-	a, old, binary := s.agents[j.AgentRef], s.runs[j.AgentRef], s.sess.Binary
-	s.mu.Unlock()
-	var run *store.AgentRun
-	switch {
-	case a != nil:
-		rec := a.snapshot()
-		run = &rec
-	case old != nil:
-		run = old
-	}
-	return ViewJob(j, run, binary)
+	run := s.runNow(j.AgentRef)
+	return ViewJob(j, &run, s.cachedSession().Binary)
 }
 
 // ViewJob is the public record of a job. run may be nil.
@@ -111,6 +97,23 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 	}
 	return v
 }
+
+// runsNow returns the agent runs as they were last committed: agent run ref ->
+// record.
+func (s *Supervisor) runsNow() map[string]store.AgentRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	runs := make(map[string]store.AgentRun, len(s.runs))
+	for ref, rec := range s.runs {
+		runs[ref] = *rec
+	}
+	for ref, a := range s.agents { // an agent's own lock is always the inner one
+		runs[ref] = a.snapshot()
+	}
+	return runs
+}
+
+func (s *Supervisor) runNow(ref string) store.AgentRun { return s.runsNow()[ref] }
 
 // allJobs lists the session's jobs, oldest first.
 func (s *Supervisor) allJobs() []*store.Job {
@@ -155,16 +158,7 @@ func (s *Supervisor) usageViews() []control.UsageView {
 	if err != nil {
 		s.log.Warn("reading the usage", "err", err)
 	}
-	names := map[string]store.AgentRun{}
-	s.mu.Lock()
-	for ref, rec := range s.runs {
-		names[ref] = *rec
-	}
-	for ref, a := range s.agents {
-		names[ref] = a.recordedLocked()
-	}
-	s.mu.Unlock()
-	return ViewUsage(list, names)
+	return ViewUsage(list, s.runsNow())
 }
 
 // ViewUsage names the agents of usage rows. runs maps an agent run ref to its
@@ -180,10 +174,6 @@ func ViewUsage(list []*store.Usage, runs map[string]store.AgentRun) []control.Us
 	return views
 }
 
-// recordedLocked is snapshot for callers that hold the supervisor's lock; the
-// agent's own lock is always the inner one.
-func (a *agent) recordedLocked() store.AgentRun { return a.snapshot() }
-
 // processes lists what works for the session, for the operator.
 func (s *Supervisor) processes() []control.ProcessView {
 	list := []control.ProcessView{{Role: "supervisor", Owner: s.session, PID: s.self.PID, Alive: true}}
@@ -195,22 +185,17 @@ func (s *Supervisor) processes() []control.ProcessView {
 			list = append(list, control.ProcessView{Role: role, Owner: owner, PID: p.PID, Alive: identityOf(p).Alive()})
 		}
 	}
-	s.mu.Lock()
-	agents := make([]*agent, 0, len(s.agents))
-	for _, a := range s.agents {
-		agents = append(agents, a)
-	}
-	s.mu.Unlock()
-	for _, a := range agents {
-		rec := a.snapshot()
+	runs := s.runsNow()
+	for _, ref := range slices.Sorted(maps.Keys(runs)) {
+		rec := runs[ref]
 		if rec.Retired {
 			continue
 		}
 		add("host", rec.AgentRef, rec.Host.Process)
 		add("app-server", rec.AgentRef, rec.Engine)
 	}
-	if s.gw != nil {
-		if row, err := s.gw.row(s.life); err == nil && row != nil {
+	if g := s.gw.Load(); g != nil {
+		if row, err := g.row(context.WithoutCancel(s.life)); err == nil && row != nil {
 			add("gateway", row.GatewayHash, row.Process)
 		}
 	}
@@ -238,8 +223,8 @@ func (s *Supervisor) evidence() []control.EvidenceView {
 	return ListEvidence(s.cfg.Folders.SessionDir(s.session), s.cfg.Folders.JobDir, rec, s.allJobs())
 }
 
-// ListEvidence names the files of a session and its jobs and checks those that
-// rows vouch for.
+// ListEvidence names the files of a session and its jobs, and whether those that
+// rows vouch for seem to be what they were.
 func ListEvidence(sessionDir string, jobDir func(string) string, rec *store.Session, jobs []*store.Job) []control.EvidenceView {
 	var list []control.EvidenceView
 	add := func(owner, dir string, refs ...store.FileRef) {
@@ -248,8 +233,12 @@ func ListEvidence(sessionDir string, jobDir func(string) string, rec *store.Sess
 				continue
 			}
 			v := control.EvidenceView{Owner: owner, Name: ref.Name, Path: filepath.Join(dir, ref.Name), Size: ref.Size, SHA256: ref.SHA256, State: "present"}
-			if _, err := store.ReadPublished(dir, ref, maxResultBytes); err != nil {
-				v.State = "missing or differs"
+			// The content is proven when it is read; here the size must do.
+			switch info, err := os.Lstat(v.Path); {
+			case err != nil:
+				v.State = "missing"
+			case !info.Mode().IsRegular() || info.Size() != ref.Size:
+				v.State = "differs"
 			}
 			list = append(list, v)
 		}

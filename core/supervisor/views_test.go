@@ -64,27 +64,37 @@ func TestUndelivered(t *testing.T) {
 	}
 	const first = "call/th/t1/c1"
 	var u undelivered
-	if got := u.key("ar_1", call("t1", "c1"), request("x")); got != first {
+	if got := u.begin("ar_1", call("t1", "c1"), request("x")); got != first {
 		t.Fatalf("the first call's key is %q, want %q", got, first)
 	}
-	u.answered("ar_1", call("t1", "c1"), request("x"), first)
-	if got := u.key("ar_1", call("t1", "c2"), request("x")); got != "call/th/t1/c2" {
+	if got := u.begin("ar_1", call("t1", "c2"), request("x")); got != "call/th/t1/c2" {
 		t.Errorf("a delivered spawn was taken for a repeat: %q", got)
 	}
 	u.failed("ar_1", "c1")
 	for name, got := range map[string]string{
-		"another task":  u.key("ar_1", call("t1", "c3"), request("y")),
-		"another turn":  u.key("ar_1", call("t2", "c4"), request("x")),
-		"another agent": u.key("ar_2", call("t1", "c5"), request("x")),
+		"another task":  u.begin("ar_1", call("t1", "c3"), request("y")),
+		"another agent": u.begin("ar_2", call("t1", "c5"), request("x")),
 	} {
 		if got == first {
 			t.Errorf("%s was taken for a repeat", name)
 		}
 	}
-	if got := u.key("ar_1", call("t1", "c6"), request("x")); got != first {
+	if got := u.begin("ar_1", call("t1", "c6"), request("x")); got != first {
 		t.Errorf("the repeat's key is %q, want %q", got, first)
 	}
-	if got := u.key("ar_1", call("t1", "c7"), request("x")); got == first {
+	if got := u.begin("ar_1", call("t1", "c7"), request("x")); got == first {
 		t.Error("a second repeat was given the same key: it is a new request")
+	}
+	u.failed("ar_1", "c7")
+	u.forget("ar_1", call("t1", "c7"))
+	if got := u.begin("ar_1", call("t1", "c8"), request("x")); got != "call/th/t1/c8" {
+		t.Errorf("a spawn that started nothing was taken for a repeat: %q", got)
+	}
+	u.failed("ar_1", "c8")
+	if got := u.begin("ar_1", call("t2", "c9"), request("x")); got != "call/th/t2/c9" {
+		t.Errorf("a spawn of an earlier turn was taken for a repeat: %q", got)
+	}
+	if n := len(u.calls); n != 2 { // ar_2's and the last one
+		t.Errorf("%d spawns are remembered, want 2", n)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -276,28 +278,18 @@ func (s *Supervisor) cancelTargets(j *store.Job, cascade bool) []string {
 }
 
 func (s *Supervisor) awaitCancelled(ctx context.Context, ids []string, reason string) (*control.CancelResponse, error) {
-	var waiting []*agent
+	var ended sync.WaitGroup
+	runs := s.runsNow()
 	for _, id := range ids {
 		j, err := s.cachedJob(id)
 		if err != nil {
 			return nil, err
 		}
-		s.mu.Lock()
-		a := s.agents[j.AgentRef]
-		s.mu.Unlock()
-		if a == nil || j.Status != core.JobCancelling {
-			continue
-		}
-		a.kill(&killReason{status: core.JobCancelled, text: reason})
-		waiting = append(waiting, a)
-	}
-	for _, a := range waiting {
-		select {
-		case <-a.ended:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if rec, ok := runs[j.AgentRef]; ok && j.Status == core.JobCancelling {
+			ended.Go(func() { s.killRun(&rec, &killReason{status: core.JobCancelled, text: reason}) })
 		}
 	}
+	ended.Wait()
 	answer := &control.CancelResponse{Jobs: []control.JobView{}}
 	for _, id := range ids {
 		j, err := s.cachedJob(id)
@@ -305,6 +297,10 @@ func (s *Supervisor) awaitCancelled(ctx context.Context, ids []string, reason st
 			return nil, err
 		}
 		answer.Jobs = append(answer.Jobs, s.jobView(j))
+		if survivors := s.runNow(j.AgentRef).Survivors; len(survivors) > 0 {
+			return nil, core.Errorf(core.KindRuntime, "job %s is %s, but process groups did not terminate: %s", id, j.Status, strings.Join(survivors, ", ")).
+				WithRemedy("end these processes by hand")
+		}
 	}
 	return answer, nil
 }
@@ -329,16 +325,14 @@ func (s *Supervisor) waitIdle(ctx context.Context, seconds float64) error {
 	}
 }
 
-// stopNow retires everything and publishes `stopped`.
+// stopNow retires everything and publishes `stopped`. A session that has ended
+// meanwhile stays as it ended.
 func (s *Supervisor) stopNow(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	err := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-		rec.RootOutcome = string(core.SessionStopped)
-		return s.audit(tx, "session_stopping", "", "operator", nil)
+	return s.ending(func() error {
+		return s.tearDown(ctx, core.SessionFinishing, core.SessionStopped, endOf(core.SessionStopped), func(tx *store.Tx) error {
+			return s.audit(tx, "session_stopping", "", "operator", nil)
+		})
 	})
-	if err != nil {
-		return err
-	}
-	return s.tearDown(ctx, core.SessionFinishing, core.SessionStopped, &killReason{status: core.JobStopped, text: "the session was stopped"})
 }

@@ -76,10 +76,10 @@ func (s *Supervisor) wake(ctx context.Context, jobs []*store.Job) (bool, error) 
 			root.step(func(ctx context.Context) error { return root.send(ctx, in) })
 		}
 	})
-	if err == nil {
-		err = failed
+	if err != nil {
+		return false, nil // the root is ending; whoever ends it goes on from there
 	}
-	return err == nil, err
+	return failed == nil, failed
 }
 
 // offer notes that the root is being told of jobs.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -61,7 +62,9 @@ var built struct {
 
 // Binary returns the path of codex-mmo, built from the tree that the test
 // belongs to, once per test process. Test processes share the file, so that
-// only the first of them links it.
+// only the first of them links it. A test that runs with the race detector gets
+// a binary that does so too: its reports go to the logs of the processes, which
+// AssertLogsClean reads.
 func Binary(t testing.TB) string {
 	t.Helper()
 	base := baseDir(t)
@@ -78,7 +81,10 @@ func build(base string) (path string, err error) {
 		return "", err
 	}
 	key := sha256.Sum256([]byte(root))
-	dir := filepath.Join(base, "bin-"+hex.EncodeToString(key[:4]))
+	dir, flags := filepath.Join(base, "bin-"+hex.EncodeToString(key[:4])), []string(nil)
+	if raceDetector { // beside the other, so that neither kind of test links anew
+		dir, flags = dir+"-race", []string{"-race"}
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
@@ -93,7 +99,7 @@ func build(base string) (path string, err error) {
 	path = filepath.Join(dir, "codex-mmo")
 	// go build renames a changed binary into place, so a process that runs
 	// the old one keeps it.
-	if _, err := goCommand(root, "build", "-o", path, "./cmd/codex-mmo"); err != nil {
+	if _, err := goCommand(root, slices.Concat([]string{"build"}, flags, []string{"-o", path, "./cmd/codex-mmo"})...); err != nil {
 		return "", err
 	}
 	return path, os.Chmod(path, 0o700)

@@ -2,12 +2,14 @@ package testkit_test
 
 import (
 	"bufio"
+	"debug/buildinfo"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -180,6 +182,31 @@ func TestCodexMissing(t *testing.T) {
 	if len(got) != 1 || !strings.Contains(got[0], "run `make codex`") {
 		t.Errorf("Codex with an empty cache failed with %q, want one failure with the remedy", got)
 	}
+}
+
+// TestRaceBinary: the product is built with the race detector exactly when its
+// test is.
+func TestRaceBinary(t *testing.T) {
+	own, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Fatal("the test binary tells nothing of its build")
+	}
+	product, err := buildinfo.ReadFile(testkit.Binary(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := raceSetting(product), raceSetting(own); got != want {
+		t.Errorf("the product is built with -race=%q, its test with %q", got, want)
+	}
+}
+
+func raceSetting(info *debug.BuildInfo) string {
+	for _, setting := range info.Settings {
+		if setting.Key == "-race" {
+			return setting.Value
+		}
+	}
+	return ""
 }
 
 func TestBinary(t *testing.T) {

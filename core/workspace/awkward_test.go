@@ -1,7 +1,9 @@
 package workspace_test
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +16,8 @@ import (
 )
 
 // awkward are trees that a careless tool would change on the way: what is
-// committed, what a worker adds or changes ("" after the name's colon means
-// deletes), and what the capture must name.
+// committed, what a worker adds, changes and removes, and what the capture must
+// name.
 var awkward = []struct {
 	name     string
 	base     map[string]string
@@ -74,9 +76,7 @@ func TestAwkwardTrees(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.git("config", "core.autocrlf", "true")
-			w.git("config", "filter.upper.clean", "tr a-z A-Z")
-			w.git("config", "core.precomposeUnicode", "true")
+			w.write(w.top, map[string]string{".git/config": "[core]\n\tautocrlf = true\n\tprecomposeUnicode = true\n[filter \"upper\"]\n\tclean = tr a-z A-Z\n"})
 			w.commit(tt.base)
 			keep := w.unchanged(filepath.Join(w.top, ".git"))
 			r := w.open()
@@ -214,5 +214,28 @@ func TestTouchedBackFile(t *testing.T) {
 	must(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 	if got := paths(w.capture(r, wt).Changes); got["a"] != workspace.Modified || len(got) != 1 {
 		t.Errorf("changes = %v, want a modified", got)
+	}
+}
+
+// TestPatchIsForPeople: it is text where the files are, whatever the
+// attributes of the repository say, and its digest is the record's.
+func TestPatchIsForPeople(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit(map[string]string{"a": "one\ntwo\n", ".gitattributes": "* -diff\n", "bin": "\x00"})
+	r := w.open()
+	wt := w.add(r)
+	w.write(wt.Dir, map[string]string{"a": "one\n2\n", "bin": "\x00\x01"})
+	c := w.capture(r, wt)
+	for _, want := range []string{"diff --git a/a b/a\n", "\n-two\n+2\n", "GIT binary patch\n"} {
+		if !strings.Contains(string(c.Patch), want) {
+			t.Errorf("the patch does not hold %q:\n%s", want, c.Patch)
+		}
+	}
+	if got := fmt.Sprintf("%x", sha256.Sum256(c.Patch)); c.SHA256 != got {
+		t.Errorf("SHA256 = %s, want %s", c.SHA256, got)
+	}
+	if again := w.capture(r, wt); again.SHA256 != c.SHA256 || again.Tree != c.Tree {
+		t.Errorf("a second capture = %s, %s, want %s, %s", again.Tree, again.SHA256, c.Tree, c.SHA256)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"strconv"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -39,7 +40,7 @@ func (r *Repo) Capture(ctx context.Context, w Worktree, writeScope []string) (*C
 	}
 	c := &Capture{BaseTree: w.BaseTree}
 	if c.Tree, c.Problems, err = r.takeTree(ctx, w); err != nil {
-		return nil, core.Errorf(core.KindRuntime, "capturing worktree %s: %w", w.Dir, err)
+		return nil, core.Errorf(core.KindOf(err), "capturing worktree %s: %w", w.Dir, err)
 	}
 	if c.Changes, err = r.changes(ctx, c.BaseTree, c.Tree); err != nil {
 		return nil, err
@@ -50,19 +51,26 @@ func (r *Repo) Capture(ctx context.Context, w Worktree, writeScope []string) (*C
 	}
 	c.Problems = append(c.Problems, pointers...)
 	c.OutOfScope = s.outside(c.Changes)
-	c.Patch, err = r.git.output(ctx, maxPatch, call{
-		args: []string{
-			"diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--ignore-submodules=none",
-			"--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", c.BaseTree, c.Tree,
-		},
-		gitDir: r.private,
-	})
-	if err != nil {
+	if c.Patch, err = r.patch(ctx, c.BaseTree, c.Tree); err != nil {
 		return nil, core.Errorf(core.KindRuntime, "capturing worktree %s: %w", w.Dir, err)
 	}
 	sum := sha256.Sum256(c.Patch)
 	c.SHA256 = hex.EncodeToString(sum[:])
 	return c, nil
+}
+
+// patch writes the difference of two trees in git's own format.
+func (r *Repo) patch(ctx context.Context, base, tree string) ([]byte, error) {
+	if base == tree {
+		return nil, nil
+	}
+	return r.git.output(ctx, maxPatch, call{
+		args: []string{
+			"diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--ignore-submodules=none",
+			"--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/", base, tree,
+		},
+		gitDir: r.private,
+	})
 }
 
 // takeTree writes what a worktree holds as a tree object.
@@ -127,7 +135,10 @@ func (t *taker) blob(f file) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		return t.objects.blob(bytes.NewReader(target), int64(len(target)), known)
+		if hashBytes(t.objects.idLength, "blob", target) == known {
+			return known, nil
+		}
+		return t.objects.blob(bytes.NewReader(target), int64(len(target)))
 	}
 	in, st, err := openRegular(dir, name)
 	if err != nil {
@@ -140,7 +151,16 @@ func (t *taker) blob(f file) (string, error) {
 	if t.size > maxChangeSize {
 		return "", core.Errorf(core.KindValue, "the worktree holds more than %d MiB of new content, which is refused", maxChangeSize>>20)
 	}
-	return t.objects.blob(in, st.Size, known)
+	if known != "" { // mostly a file of which time alone could not tell
+		id, err := hashReader(len(known), in, st.Size, io.Discard)
+		if err != nil || id == known {
+			return id, err
+		}
+		if _, err := in.Seek(0, io.SeekStart); err != nil {
+			return "", err
+		}
+	}
+	return t.objects.blob(in, st.Size)
 }
 
 // pointerHead starts a Git LFS pointer; maxPointerSize bounds one, in bytes.

@@ -51,12 +51,8 @@ const (
 //
 // Spec: A066 (no rename detection: both sides of a rename are changes).
 func (r *Repo) changes(ctx context.Context, base, tree string) ([]Change, error) {
-	for _, id := range []string{base, tree} {
-		if got, err := r.treeOf(ctx, id); err != nil {
-			return nil, err
-		} else if got != id {
-			return nil, core.Errorf(core.KindValue, "object %s is not a tree", id)
-		}
+	if err := r.checkTrees(ctx, base, tree); err != nil || base == tree {
+		return nil, err
 	}
 	out, err := r.git.output(ctx, maxListing, call{
 		args:   []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", "--no-ext-diff", base, tree},
@@ -84,6 +80,23 @@ func (r *Repo) changes(ctx context.Context, base, tree string) ([]Change, error)
 	}
 	refuseTwice(changes)
 	return changes, nil
+}
+
+// checkTrees fails unless two ids are those of trees that are there.
+func (r *Repo) checkTrees(ctx context.Context, a, b string) error {
+	if !isID(a) || !isID(b) {
+		return core.Errorf(core.KindValue, "%q and %q are not the ids of two trees", a, b)
+	}
+	out, err := r.git.output(ctx, 1<<10, call{
+		args: []string{"cat-file", "--batch-check=%(objecttype)"}, gitDir: r.private, stdin: []byte(a + "\n" + b + "\n"),
+	})
+	if err != nil {
+		return core.Errorf(core.KindRuntime, "looking for trees %s and %s: %w", a, b, err)
+	}
+	if string(out) != "tree\ntree\n" {
+		return core.Errorf(core.KindNotFound, "%s and %s are not two trees of repository %q: %q", a, b, r.top, out)
+	}
+	return nil
 }
 
 // parseChanges reads git's raw format: `:mode mode id id status NUL path NUL`.

@@ -165,7 +165,7 @@ func TestCrashInRollBack(t *testing.T) {
 	old := snapshot(t, w.top, ".git")
 	spoil := filepath.Join(w.top, "mode.sh") // the last path but for one
 	r, undone := w.open(), 0
-	for n := 0; ; n++ {
+	for n := stepsBefore(t, w, r, base, tree, "write mode.sh"); ; n++ {
 		plan := w.plan(base, tree)
 		step, died := crashing(t, order{
 			Git: gitPath(t), State: w.state, Top: w.top, Plan: *plan, Step: n, Spoil: spoil, Spoiled: "write mode.sh",
@@ -207,4 +207,26 @@ func snapshotOf(t *testing.T, path string) string {
 	data, err := os.ReadFile(path)
 	must(t, err)
 	return string(data)
+}
+
+// stepsBefore counts the steps of an integration before one of them, by doing
+// it, and takes it back.
+func stepsBefore(t *testing.T, w *world, r *workspace.Repo, base, tree, name string) (n int) {
+	t.Helper()
+	plan := w.plan(base, tree)
+	count, found := 0, false
+	plan.Trace = func(step string) {
+		if step == name && !found {
+			found, n = true, count
+		}
+		count++
+	}
+	_, err := r.Integrate(t.Context(), plan)
+	must(t, err)
+	_, err = r.Undo(t.Context(), plan.Journal)
+	must(t, err)
+	if !found {
+		t.Fatalf("there is no step %q", name)
+	}
+	return n
 }

@@ -23,11 +23,8 @@ const (
 	modeSpecial uint32 = 0o170000 // ours: a device, pipe or socket on disk
 )
 
-// Errors of looking up a path. They are told apart by errors.Is alone.
-var (
-	errBlocked = errors.New("a folder on the way is a link or a file")
-	errNested  = errors.New("a folder on the way is a git repository of its own")
-)
+// errBlocked is in the chain of every blockedError.
+var errBlocked = errors.New("a folder on the way is a link or a file")
 
 // blockedError says which folder on the way is none.
 type blockedError struct{ at string } // relative to the root
@@ -64,24 +61,33 @@ func openat(fd int, name string, flags int, mode uint32) (int, error) {
 
 // folder opens a folder of the tree; "" is the root. The caller closes it.
 func (t *tree) folder(path string) (*os.File, error) {
-	at, err := openat(int(t.dir.Fd()), ".", openFolder, 0)
+	at, err := subfolder(t.dir, ".", "")
 	if err != nil {
 		return nil, err
 	}
 	done := ""
 	for name := range components(path) {
 		done = join(done, name)
-		next, err := openat(at, name, openFolder, 0)
-		_ = unix.Close(at)
-		switch {
-		case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EMLINK):
-			return nil, &blockedError{done}
-		case err != nil:
-			return nil, &fs.PathError{Op: "open", Path: done, Err: err}
+		next, err := subfolder(at, name, done)
+		_ = at.Close()
+		if err != nil {
+			return nil, err
 		}
 		at = next
 	}
-	return os.NewFile(uintptr(at), path), nil
+	return at, nil
+}
+
+// subfolder opens a folder in a folder; path is its name in errors.
+func subfolder(dir *os.File, name, path string) (*os.File, error) {
+	fd, err := openat(int(dir.Fd()), name, openFolder, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.EMLINK):
+		return nil, &blockedError{path}
+	case err != nil:
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // parent opens the folder that a path lies in, and returns the path's last

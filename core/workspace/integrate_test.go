@@ -182,9 +182,12 @@ func TestUndoAfterAnEdit(t *testing.T) {
 // ours is in it.
 func TestEditsWhileIntegrating(t *testing.T) {
 	t.Parallel()
+	w, r, first := edited(t)
 	for _, path := range []string{"edit", "gone", "dir/added"} {
 		for _, before := range []string{"save", "plan", "delete gone", "write edit", "place edit", "place dir/added", "sync"} {
-			w, r, plan := edited(t)
+			must(t, os.RemoveAll(filepath.Join(w.top, "dir")))
+			w.write(w.top, map[string]string{"edit": "old\n", "gone": "gone\n"})
+			plan := w.plan(first.BaseTree, first.Tree)
 			old := snapshot(t, w.top, ".git")
 			done := false
 			plan.Trace = func(step string) {
@@ -212,6 +215,37 @@ func TestEditsWhileIntegrating(t *testing.T) {
 				t.Errorf("edit of %s before %q: the rest differs (-want +got):\n%s", path, before, diff)
 			}
 		}
+	}
+}
+
+// TestRollBackFails: an edit stops the work, another its roll back. The error
+// holds both, and says that the tree is neither old nor new.
+//
+// Spec: R105 (the part of the working tree).
+func TestRollBackFails(t *testing.T) {
+	t.Parallel()
+	w, r, plan := edited(t)
+	plan.Trace = func(step string) {
+		if step == "write edit" { // dir/added is in place
+			w.write(w.top, map[string]string{"dir/added": "mine\n", "edit": "mine\n"})
+		}
+	}
+	_, err := r.Integrate(t.Context(), plan)
+	var named *workspace.PathError
+	if !errors.Is(err, workspace.ErrTaint) || !errors.As(err, &named) || !slices.Equal(named.Paths, []string{"dir/added"}) {
+		t.Errorf("Integrate = %v, want ErrTaint naming dir/added", err)
+	}
+	for _, want := range []string{"it began with: writing edit: it was changed meanwhile", "by hand with the journal " + plan.Journal} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("Integrate = %v, want it to hold %q", err, want)
+		}
+	}
+	want := map[string]string{
+		".": "folder 700", "dir": "folder 755", "dir/added": "file 644 mine\n", "edit": "file 644 mine\n",
+		"gone": "file 644 gone\n", "other": "file 644 other\n",
+	}
+	if diff := cmp.Diff(want, snapshot(t, w.top, ".git")); diff != "" {
+		t.Errorf("after the failed roll back (-want +got):\n%s", diff)
 	}
 }
 

@@ -69,20 +69,19 @@ func newObjects(private string, idLength int) *objects {
 	return &objects{dir: filepath.Join(private, "objects"), idLength: idLength, dirty: map[string]bool{}}
 }
 
-// blob writes a blob of exactly size bytes and returns its id. A blob whose id
-// is known already is not written.
-func (o *objects) blob(r io.Reader, size int64, known string) (string, error) {
-	return o.write("blob", r, size, known)
+// blob writes a blob of exactly size bytes and returns its id.
+func (o *objects) blob(r io.Reader, size int64) (string, error) {
+	return o.write("blob", r, size)
 }
 
 // tree writes a tree object.
 func (o *objects) tree(data []byte) (string, error) {
-	return o.write("tree", bytes.NewReader(data), int64(len(data)), "")
+	return o.write("tree", bytes.NewReader(data), int64(len(data)))
 }
 
 // write streams an object into a temporary file, which gets the object's name
 // when its id is known: nothing is read twice.
-func (o *objects) write(kind string, r io.Reader, size int64, known string) (id string, err error) {
+func (o *objects) write(kind string, r io.Reader, size int64) (id string, err error) {
 	temp := filepath.Join(o.dir, "tmp_obj_"+rand.Text()[:12])
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -102,9 +101,7 @@ func (o *objects) write(kind string, r io.Reader, size int64, known string) (id 
 	if n != size {
 		return "", errChanging
 	}
-	if id = hex.EncodeToString(h.Sum(nil)); id == known {
-		return id, nil
-	}
+	id = hex.EncodeToString(h.Sum(nil))
 	dir := filepath.Join(o.dir, id[:2])
 	name := filepath.Join(dir, id[2:])
 	if _, err := os.Lstat(name); err == nil {

@@ -74,14 +74,16 @@ func Open(ctx context.Context, workspace string, opts *Options) (*Repo, error) {
 	if err := folders.MakeDir(r.git.home); err != nil {
 		return nil, err
 	}
-	if err := r.git.checkVersion(ctx); err != nil {
-		return nil, err
-	}
 	unlock, err := r.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
+	if _, err := os.Lstat(filepath.Join(r.private, "HEAD")); err != nil { // the first time
+		if err := r.git.checkVersion(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := r.prepare(len(commit)); err != nil {
 		return nil, core.Errorf(core.KindOS, "preparing the private git folder %s: %w", r.private, err)
 	}
@@ -124,8 +126,8 @@ func (r *Repo) Head(ctx context.Context) (commit string, err error) {
 	return commit, err
 }
 
-// treeOf returns the id of a commit's or tree's tree, and proves by that that
-// the object is there.
+// treeOf returns the id of a commit's tree, and proves by that that the commit
+// is there.
 func (r *Repo) treeOf(ctx context.Context, id string) (string, error) {
 	if !isID(id) {
 		return "", core.Errorf(core.KindValue, "%q is not an object id", id)
@@ -148,7 +150,7 @@ func (r *Repo) Keep(ctx context.Context, name, tree string) error {
 	if !refName.MatchString(name) || len(name) > 200 {
 		return core.Errorf(core.KindValue, "%q is no name for a kept tree", name)
 	}
-	if _, err := r.treeOf(ctx, tree); err != nil {
+	if err := r.checkTrees(ctx, tree, tree); err != nil {
 		return err
 	}
 	err := r.git.run(ctx, call{args: []string{"update-ref", "refs/mmo/" + name, tree}, gitDir: r.private})

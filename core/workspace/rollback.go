@@ -81,7 +81,8 @@ func (i *integration) settle(undo bool) (State, error) {
 // undo rolls back after a failure and returns what the caller is told.
 func (i *integration) undo(cause error) error {
 	if err := i.rollBack(); err != nil {
-		return core.Errorf(core.KindRuntime, "%w; it began with: %w", err, cause).
+		both := fmt.Errorf("%w; it began with: %w", err, cause)
+		return core.Errorf(core.KindRuntime, "%w", both).
 			WithRemedy("compare the named paths by hand with the journal %s", i.path)
 	}
 	return core.Errorf(core.KindRuntime, "the patch was rolled back, nothing is changed: %w", cause)
@@ -123,14 +124,14 @@ func (i *integration) rollBack() error {
 	}
 	i.step("sync roll back", "")
 	if err := i.sync(); err != nil {
-		return core.Errorf(core.KindOS, "the roll back could not be brought to disk (%w): %w", err, ErrTaint)
+		return core.Errorf(core.KindOS, "the roll back could not be brought to disk: %w", fmt.Errorf("%w: %w", ErrTaint, err))
 	}
 	if len(bad.Paths) > 0 {
 		return core.Errorf(core.KindRuntime, "the roll back failed: %w", bad)
 	}
 	i.step("mark rolled back", "")
 	if err := i.mark(rolledBackName, nil); err != nil {
-		return core.Errorf(core.KindOS, "%w: %w", err, ErrTaint)
+		return core.Errorf(core.KindOS, "the roll back could not be recorded: %w", fmt.Errorf("%w: %w", ErrTaint, err))
 	}
 	return nil
 }

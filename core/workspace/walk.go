@@ -75,21 +75,25 @@ func (w *walker) walk(ctx context.Context, base *item) error {
 		return err
 	}
 	w.device = uint64(st.Dev)
-	level, err := w.tracked("", base)
+	level, err := w.tracked(w.tree.dir, ".", "", base)
 	for err == nil && len(level) > 0 {
 		level, err = w.untracked(ctx, level)
 	}
 	return err
 }
 
-// tracked goes through a folder that the base has. It returns what the base
-// does not have.
-func (w *walker) tracked(path string, base *item) ([]entry, error) {
-	found, err := w.read(path)
+// tracked goes through a folder that the base has, the one of this name in
+// above. It returns what the base does not have.
+func (w *walker) tracked(above *os.File, name, path string, base *item) (rest []entry, err error) {
+	dir, err := subfolder(above, name, path)
 	if err != nil {
 		return nil, err
 	}
-	var rest []entry
+	defer func() { err = errors.Join(err, dir.Close()) }()
+	found, err := w.read(dir, path)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range found {
 		_, name := split(e.path)
 		e.base = base.below[name]
@@ -102,7 +106,7 @@ func (w *walker) tracked(path string, base *item) ([]entry, error) {
 			err = w.submodule(e.file)
 		default:
 			var below []entry
-			below, err = w.tracked(e.path, e.base)
+			below, err = w.tracked(dir, name, e.path, e.base)
 			rest = append(rest, below...)
 		}
 		if err != nil {
@@ -147,16 +151,9 @@ func (w *walker) untracked(ctx context.Context, level []entry) ([]entry, error) 
 			}
 			continue
 		}
-		below, err := w.read(e.path)
+		below, err := w.enter(e.path)
 		if err != nil {
 			return nil, err
-		}
-		empty, err := w.empty(e.path)
-		if err != nil {
-			return nil, err
-		}
-		if empty && e.path != w.repo.prefix {
-			w.problem(EmptyFolder, e.path)
 		}
 		next = append(next, below...)
 	}
@@ -176,14 +173,24 @@ func (w *walker) empty(path string) (bool, error) {
 	return len(names) == 0, errors.Join(err, dir.Close())
 }
 
-// read returns the entries of a folder in the order of their names. What can't
-// be captured is named and left out.
-func (w *walker) read(path string) (entries []entry, err error) {
+// enter reads a folder that the base does not have.
+func (w *walker) enter(path string) (entries []entry, err error) {
+	if empty, err := w.empty(path); err != nil {
+		return nil, err
+	} else if empty && path != w.repo.prefix {
+		w.problem(EmptyFolder, path)
+	}
 	dir, err := w.tree.folder(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, dir.Close()) }()
+	return w.read(dir, path)
+}
+
+// read returns the entries of a folder in the order of their names. What can't
+// be captured is named and left out.
+func (w *walker) read(dir *os.File, path string) (entries []entry, err error) {
 	names, err := readNames(dir)
 	if err != nil {
 		return nil, err

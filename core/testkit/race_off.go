@@ -1,0 +1,6 @@
+//go:build !race
+
+package testkit
+
+// raceDetector tells whether this test was built with the race detector.
+const raceDetector = false
