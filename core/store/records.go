@@ -231,6 +231,7 @@ type AgentRun struct {
 	Host       HostRef  `json:"host"`             // the host plugin's process
 	Engine     Process  `json:"engine"`           // the app-server
 	Handle     []byte   `json:"handle,omitempty"` // protobuf hostpb.Handle
+	GatewayURL string   `json:"gateway_url,omitempty"` // that stood in the home when the engine was launched
 	Retired    bool     `json:"retired"`          // host, engine and descendants are gone on purpose
 	Survivors  []string `json:"survivors,omitempty"`
 

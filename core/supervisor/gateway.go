@@ -3,12 +3,8 @@ package supervisor
 import (
 	"context"
 	"errors"
-	"maps"
-	"net"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -19,7 +15,6 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/pluginhost"
 	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/store"
-	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
 
@@ -38,7 +33,8 @@ type gatewayLink struct {
 	plugin   *pluginhost.Plugin
 	client   gatewaypb.GatewayClient
 	base     string
-	listener *os.File // our duplicate: the port stays ours while a new gateway starts
+	homes    string   // the base URL that the homes tell the engines
+	port     heldPort // our duplicate of the listener
 	released bool
 }
 
@@ -46,29 +42,31 @@ type gatewayLink struct {
 func (s *Supervisor) openGateway(ctx context.Context) (*gatewayLink, error) {
 	g := &gatewayLink{sup: s, hash: s.snap.GatewayHash}
 	if err := g.ensure(ctx); err != nil {
+		g.close()
 		return nil, err
 	}
+	g.homes = g.base // the caller writes the homes before it launches anything
 	return g, nil
 }
 
-// adoptGateway connects to the session's gateway if it lives. It returns nil
-// when there is none: nothing is started for what is about to end.
+// adoptGateway connects to the session's gateway so that it can be released. It
+// returns nil when none lives.
 func (s *Supervisor) adoptGateway(ctx context.Context) (*gatewayLink, error) {
 	g := &gatewayLink{sup: s, hash: s.snap.GatewayHash}
-	row, err := g.row(ctx)
-	if err != nil || row == nil || row.Status != "running" {
-		return nil, err
-	}
-	plugin, err := pluginhost.Adopt(ctx, pluginhost.Ref{
-		Process: identityOf(row.Process), Socket: row.Socket, Protocol: row.Protocol, SHA256: row.SHA256, Dir: g.runtimeDir(row.Instance),
-	})
-	if errors.Is(err, pluginhost.ErrGone) {
-		return nil, nil
-	}
+	unlock, err := g.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	g.plugin, g.client, g.base = plugin, gatewaypb.NewGatewayClient(plugin.Conn()), row.BaseURL
+	defer unlock()
+	row, err := g.row(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plugin, err := g.adopt(ctx, row)
+	if plugin == nil || err != nil {
+		return nil, err
+	}
+	g.use(plugin, row)
 	return g, nil
 }
 
@@ -79,7 +77,23 @@ func (g *gatewayLink) baseURL() string {
 	return g.base
 }
 
-// ensure makes sure that a gateway serves our routes and knows our tokens.
+// homesURL returns the base URL that stands in the homes, which is what an
+// engine that is launched now is told.
+func (g *gatewayLink) homesURL() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.homes
+}
+
+// current returns the gateway that is used now.
+func (g *gatewayLink) current() (*pluginhost.Plugin, gatewaypb.GatewayClient) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.plugin, g.client
+}
+
+// ensure makes sure that a gateway serves our routes and knows our tokens. After
+// an error it is to be called again: a gateway may live and not be armed.
 func (g *gatewayLink) ensure(ctx context.Context) error {
 	unlock, err := g.lock(ctx)
 	if err != nil {
@@ -99,13 +113,20 @@ func (g *gatewayLink) ensure(ctx context.Context) error {
 			return err
 		}
 	}
+	g.use(plugin, row)
+	g.holdPort(ctx, row)
+	return g.arm(ctx)
+}
+
+// use makes plugin the session's gateway, in place of one that is lost or could
+// not be armed.
+func (g *gatewayLink) use(plugin *pluginhost.Plugin, row *store.Gateway) {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	if g.plugin != nil {
-		_ = g.plugin.Close() // its process is gone
+		_ = g.plugin.Close() // the process, if it lives, is reached anew
 	}
 	g.plugin, g.client, g.base = plugin, gatewaypb.NewGatewayClient(plugin.Conn()), row.BaseURL
-	g.mu.Unlock()
-	return g.arm(ctx)
 }
 
 // lock takes the lock of the gateway hash: one start, adoption or end at a
@@ -163,23 +184,29 @@ func (g *gatewayLink) adopt(ctx context.Context, row *store.Gateway) (*pluginhos
 	plugin, err := pluginhost.Adopt(ctx, pluginhost.Ref{
 		Process: identityOf(row.Process), Socket: row.Socket, Protocol: row.Protocol, SHA256: row.SHA256, Dir: g.runtimeDir(row.Instance),
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		return plugin, nil
-	case errors.Is(err, pluginhost.ErrGone):
-		return nil, g.sweep(ctx, row)
 	}
-	g.sup.log.Warn("the gateway lives and does not answer; it is replaced", "err", err)
-	if _, err := process.Retire(ctx, identityOf(row.Process), &process.RetireOptions{}); err != nil {
-		return nil, err
+	if ctx.Err() == nil && !errors.Is(err, pluginhost.ErrGone) {
+		g.sup.log.Warn("the gateway lives and does not answer; it is replaced", "err", err)
 	}
 	return nil, g.sweep(ctx, row)
 }
 
-// sweep ends what a crash between exec and record may have left.
+// sweep ends what is left of a recorded gateway: the process itself, and one
+// that a crash between exec and record may have left. A supervisor that leaves
+// ends nothing: the gateway may serve others.
 func (g *gatewayLink) sweep(ctx context.Context, row *store.Gateway) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	if row == nil {
 		return nil
+	}
+	if id := identityOf(row.Process); id.Alive() {
+		if _, err := process.Retire(ctx, id, nil); err != nil {
+			return err
+		}
 	}
 	return g.sup.endUnrecorded(ctx, g.runtimeDir(row.Instance))
 }
@@ -223,156 +250,11 @@ func (g *gatewayLink) start(ctx context.Context, old *store.Gateway) (*pluginhos
 		row.Socket, row.Protocol, row.BaseURL, row.Status = ref.Socket, ref.Protocol, answer.GetBaseUrl(), "running"
 		err = save()
 	}
-	if err != nil {
+	if err != nil { // nobody else can have adopted it yet: we hold the lock
 		_, retireErr := plugin.Retire(ctx, 0)
 		return nil, nil, core.Errorf(core.KindRuntime, "starting the gateway: %w", errors.Join(err, retireErr))
 	}
 	return plugin, row, nil
-}
-
-// listen returns the listening socket for the next gateway: our duplicate of
-// the old one, else a new one on the old port, else on any port.
-func (g *gatewayLink) listen(old *store.Gateway) (*os.File, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.listener != nil {
-		return g.listener, nil
-	}
-	var l net.Listener
-	err := errors.New("no gateway before")
-	if old != nil && old.BaseURL != "" {
-		l, err = net.Listen("tcp4", strings.TrimSuffix(strings.TrimPrefix(old.BaseURL, "http://"), "/v1"))
-	}
-	if err != nil {
-		if l, err = net.Listen("tcp4", "127.0.0.1:0"); err != nil {
-			return nil, core.Errorf(core.KindOS, "listening on 127.0.0.1 for the gateway: %w", err)
-		}
-	}
-	defer l.Close() // the duplicate keeps the socket open
-	file, err := l.(*net.TCPListener).File()
-	if err != nil {
-		return nil, core.Errorf(core.KindOS, "passing the gateway's socket: %w", err)
-	}
-	g.listener = file
-	return file, nil
-}
-
-func (g *gatewayLink) tenant() *basepb.Fence {
-	return &basepb.Fence{SessionId: g.sup.session, Epoch: g.sup.epoch}
-}
-
-// arm tells the gateway our routes, keys and the hashes of the bearers that
-// are out. It needs nothing that the store does not have.
-func (g *gatewayLink) arm(ctx context.Context) error {
-	routes, secrets, err := g.routes()
-	if err != nil {
-		return err
-	}
-	c, cancel := short(ctx)
-	defer cancel()
-	_, err = g.client.ApplyRoutes(c, &gatewaypb.ApplyRoutesRequest{Tenant: g.tenant(), Revision: 1, Routes: routes, Secrets: secrets})
-	if err != nil {
-		return core.Errorf(core.KindRuntime, "telling the gateway its routes: %w", err)
-	}
-	for _, t := range g.sup.bearers() {
-		if _, err := g.client.IssueToken(c, g.tokenRequest(t)); err != nil {
-			return core.Errorf(core.KindRuntime, "telling the gateway its bearers: %w", err)
-		}
-	}
-	return nil
-}
-
-func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
-	snap := g.sup.snap
-	var routes []*gatewaypb.Route
-	for _, id := range slices.Sorted(maps.Keys(snap.Routes)) {
-		r := snap.Routes[id]
-		options, err := r.OptionsJSON()
-		if err != nil {
-			return nil, nil, err
-		}
-		route := &gatewaypb.Route{Id: r.ID, Driver: r.Driver, OptionsJson: options}
-		for _, key := range slices.Sorted(maps.Keys(snap.Models)) {
-			if m := snap.Models[key]; m.Route == id {
-				route.Models = append(route.Models, &gatewaypb.RouteModel{Key: m.Key, UpstreamId: m.UpstreamID, Modalities: m.Modalities})
-			}
-		}
-		routes = append(routes, route)
-	}
-	return routes, nil, nil
-}
-
-// bearer is what the gateway must know of one token.
-type bearer struct {
-	hash, ref, route, model string
-	holder                  store.Process
-}
-
-// bearers lists the gateway tokens that are out.
-func (s *Supervisor) bearers() []bearer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []bearer
-	for hash, c := range s.caps {
-		if c.Kind != capGateway {
-			continue
-		}
-		b := bearer{hash: hash, ref: c.AgentRef}
-		if a := s.agents[c.AgentRef]; a != nil {
-			rec := a.snapshot()
-			b.route, b.model, b.holder = rec.Route, rec.Model, rec.Host.Process
-		} else if rec, ok := s.runs[c.AgentRef]; ok {
-			b.route, b.model, b.holder = rec.Route, rec.Model, rec.Host.Process
-		}
-		list = append(list, b)
-	}
-	return list
-}
-
-func (g *gatewayLink) tokenRequest(b bearer) *gatewaypb.IssueTokenRequest {
-	return &gatewaypb.IssueTokenRequest{
-		Tenant: g.tenant(), AgentRef: b.ref, TokenSha256: b.hash, Routes: []string{b.route}, Models: []string{b.model},
-		Holder: toProto(b.holder),
-	}
-}
-
-// issue mints the bearer of an agent's next engine.
-func (g *gatewayLink) issue(ctx context.Context, a *agent, generation uint64) (string, error) {
-	token, hash, err := g.sup.mintToken(ctx, a.ref, capGateway, generation)
-	if err != nil {
-		return "", err
-	}
-	g.mu.Lock()
-	client := g.client
-	g.mu.Unlock()
-	c, cancel := short(ctx)
-	defer cancel()
-	_, err = client.IssueToken(c, g.tokenRequest(bearer{
-		hash: hash, ref: a.ref, route: a.rec.Route, model: a.rec.Model, holder: a.rec.Host.Process,
-	}))
-	if err != nil && !g.lost() {
-		return "", core.Errorf(core.KindRuntime, "issuing a bearer at the gateway: %w", err)
-	}
-	return token, nil // a lost gateway is armed again from the store
-}
-
-func (g *gatewayLink) lost() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return chanClosed(g.plugin.Done())
-}
-
-// revoke takes back an agent's bearers. A gateway that is gone has forgotten
-// them already.
-func (g *gatewayLink) revoke(ctx context.Context, ref string) {
-	g.mu.Lock()
-	client := g.client
-	g.mu.Unlock()
-	c, cancel := short(ctx)
-	defer cancel()
-	if _, err := client.RevokeToken(c, &gatewaypb.RevokeTokenRequest{Tenant: g.tenant(), AgentRef: ref}); err != nil && !g.lost() {
-		g.sup.log.Warn("revoking a bearer", "err", err)
-	}
 }
 
 // close drops the connection; the process lives on.
@@ -382,8 +264,5 @@ func (g *gatewayLink) close() {
 	if g.plugin != nil {
 		_ = g.plugin.Close()
 	}
-	if g.listener != nil {
-		_ = g.listener.Close()
-		g.listener = nil
-	}
+	g.port.drop()
 }

@@ -2,79 +2,139 @@ package supervisor
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core/store"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
 
-// run keeps the gateway alive and takes over its telemetry until ctx ends.
+// run keeps the gateway alive and takes over its telemetry until ctx ends or the
+// session is released.
 func (g *gatewayLink) run(ctx context.Context) {
-	backoff := gatewayBackoffMin
-	for ctx.Err() == nil {
-		g.mu.Lock()
-		plugin, client := g.plugin, g.client
-		g.mu.Unlock()
-		stream, cancel := context.WithCancel(ctx)
-		g.sup.wg.Go(func() { g.telemetry(stream, client) })
-		select {
-		case <-plugin.Done():
-		case <-ctx.Done():
-		}
-		cancel()
+	g.moveEngines(ctx, g.sup.enginesOfOldURL())
+	var pause time.Duration
+	for {
+		since := time.Now()
+		g.watch(ctx)
 		if ctx.Err() != nil || g.isReleased() {
 			return
 		}
-		backoff = g.replace(ctx, backoff)
+		if time.Since(since) > gatewayPauseMax {
+			pause = 0 // this one lasted: its successor is due at once
+		}
+		if !wait(ctx, pause) {
+			return
+		}
+		pause = longer(pause)
+		g.replace(ctx)
 	}
 }
 
 // Bounds of the pause between attempts to bring a gateway back.
 const (
-	gatewayBackoffMin = 50 * time.Millisecond
-	gatewayBackoffMax = 5 * time.Second
+	gatewayPauseMin = 50 * time.Millisecond
+	gatewayPauseMax = 5 * time.Second
 )
 
-// replace starts the next gateway and returns the pause before a further
-// attempt, should this one not last.
-func (g *gatewayLink) replace(ctx context.Context, backoff time.Duration) time.Duration {
-	g.sup.hub.emit(followEvent("notice", "", "", "gateway lost; a new one takes over its port and bearers"))
-	before := g.baseURL()
-	if err := g.ensure(ctx); err != nil {
-		if ctx.Err() != nil {
-			return backoff
-		}
-		g.sup.log.Error("the gateway can't be brought back yet", "err", err, "pause", backoff)
-		select {
-		case <-time.After(backoff):
-		case <-ctx.Done():
-		}
-		return min(2*backoff, gatewayBackoffMax)
-	}
-	if g.baseURL() != before {
-		g.sup.moveEngines(ctx)
-	}
-	return gatewayBackoffMin
+// longer returns the pause after one that did not help; the first may be none.
+func longer(pause time.Duration) time.Duration {
+	return min(max(2*pause, gatewayPauseMin), gatewayPauseMax)
 }
 
-// moveEngines replaces the engines of all agents after the gateway's address
-// changed: they read it from their home when they start.
-func (s *Supervisor) moveEngines(ctx context.Context) {
-	if err := s.prepareHomes(ctx); err != nil {
-		s.fatal(err)
+// wait reports whether ctx is still alive after a pause.
+func wait(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// watch takes over the gateway's telemetry until the gateway or ctx ends.
+func (g *gatewayLink) watch(ctx context.Context) {
+	plugin, client := g.current()
+	stream, cancel := context.WithCancel(ctx)
+	var reader sync.WaitGroup
+	reader.Go(func() { g.telemetry(stream, client) })
+	select {
+	case <-plugin.Done():
+	case <-ctx.Done():
+	}
+	cancel()
+	reader.Wait()
+}
+
+// replace brings up and arms the next gateway, however often that must be tried.
+func (g *gatewayLink) replace(ctx context.Context) {
+	g.sup.hub.emit(followEvent("notice", "", "", "gateway lost; a new one takes over its port and bearers"))
+	pause := gatewayPauseMin
+	for {
+		err := g.ensure(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || g.isReleased() {
+			return
+		}
+		g.sup.log.Error("the gateway can't be brought back yet", "err", err, "pause", pause)
+		if !wait(ctx, pause) {
+			return
+		}
+		pause = longer(pause)
+	}
+	if g.baseURL() == g.homesURL() {
 		return
 	}
-	s.mu.Lock()
-	list := make([]*agent, 0, len(s.agents))
-	for _, a := range s.agents {
-		list = append(list, a)
+	if err := g.sup.prepareHomes(ctx); err != nil {
+		g.sup.fatal(err)
+		return
 	}
-	s.mu.Unlock()
+	g.mu.Lock()
+	g.homes = g.base
+	g.mu.Unlock()
+	g.moveEngines(ctx, g.sup.living())
+}
+
+// enginesOfOldURL lists the agents whose engines were told another address of
+// the gateway: whoever replaced it did not come to move them.
+func (s *Supervisor) enginesOfOldURL() []*agent {
+	url := s.gw.Load().homesURL()
+	return slices.DeleteFunc(s.living(), func(a *agent) bool {
+		rec := a.snapshot()
+		return rec.GatewayURL == "" || rec.GatewayURL == url // empty: no engine was launched yet
+	})
+}
+
+// living lists the agents that have an actor.
+func (s *Supervisor) living() []*agent {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.agents))
+}
+
+// moveEngines replaces the engines of agents that were told another address of
+// the gateway: they read it from their home when they start. It does not wait
+// for them.
+func (g *gatewayLink) moveEngines(ctx context.Context, list []*agent) {
+	url := g.homesURL()
 	for _, a := range list {
-		err := a.do(ctx, func(c context.Context) { a.step(a.relaunch) })
-		if err != nil {
-			s.log.Debug("agent needs no new engine", "agent", a.ref, "err", err)
-		}
+		g.sup.wg.Go(func() {
+			err := a.do(ctx, func(context.Context) {
+				if a.host != nil && a.rec.Engine.PID != 0 && !a.rec.Retired && a.rec.GatewayURL != url {
+					a.step(a.relaunch)
+				}
+			})
+			if err != nil {
+				g.sup.log.Debug("agent needs no new engine", "agent", a.ref, "err", err)
+			}
+		})
 	}
 }
 
@@ -90,6 +150,7 @@ func (g *gatewayLink) release(ctx context.Context) {
 	g.mu.Lock()
 	client, plugin := g.client, g.plugin
 	g.released = true
+	g.port.drop() // whoever goes on with the gateway holds a duplicate of its own
 	g.mu.Unlock()
 	g.drainTelemetry(ctx, client)
 	unlock, err := g.lock(ctx)
@@ -102,6 +163,9 @@ func (g *gatewayLink) release(ctx context.Context) {
 	answer, err := client.Release(c, &gatewaypb.ReleaseRequest{Tenant: g.tenant()})
 	if err != nil || answer.GetRemaining() > 0 {
 		return // gone already, or in use
+	}
+	if ctx.Err() != nil {
+		return // we leave; without tenants it ends itself
 	}
 	if _, err := plugin.Retire(ctx, stopGrace); err != nil {
 		g.sup.log.Warn("ending the gateway", "err", err)
@@ -118,10 +182,27 @@ func (g *gatewayLink) release(ctx context.Context) {
 	}
 }
 
-// telemetry takes over finished requests as they come.
+// telemetryPause is the time before a telemetry stream is opened again that ended
+// under a living gateway.
+const telemetryPause = time.Second
+
+// telemetry takes over finished requests as they come, until ctx ends or the
+// session is released.
 func (g *gatewayLink) telemetry(ctx context.Context, client gatewaypb.GatewayClient) {
-	if err := g.readTelemetry(ctx, client, true); err != nil && ctx.Err() == nil {
-		g.sup.log.Info("the telemetry stream ended", "err", err)
+	for {
+		err := g.readTelemetry(ctx, client, true)
+		if errors.Is(err, store.ErrTakenOver) {
+			g.sup.fatal(err)
+			return
+		}
+		if ctx.Err() != nil || g.isReleased() {
+			return
+		}
+		g.sup.log.Warn("the telemetry stream ended and is opened again", "err", err)
+		// A released session must not open it: that would make it known again.
+		if !wait(ctx, telemetryPause) || g.isReleased() {
+			return
+		}
 	}
 }
 

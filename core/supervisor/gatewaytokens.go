@@ -1,0 +1,160 @@
+package supervisor
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/pluginhost"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
+	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
+)
+
+func (g *gatewayLink) tenant() *basepb.Fence {
+	return &basepb.Fence{SessionId: g.sup.session, Epoch: g.sup.epoch}
+}
+
+// arm tells the gateway our routes, keys and the hashes of the bearers that
+// are out. It needs nothing that the store does not have.
+func (g *gatewayLink) arm(ctx context.Context) error {
+	routes, secrets, err := g.routes()
+	if err != nil {
+		return err
+	}
+	c, cancel := short(ctx)
+	defer cancel()
+	_, client := g.current()
+	_, err = client.ApplyRoutes(c, &gatewaypb.ApplyRoutesRequest{Tenant: g.tenant(), Revision: 1, Routes: routes, Secrets: secrets})
+	if err != nil {
+		return core.Errorf(core.KindRuntime, "telling the gateway its routes: %w", err)
+	}
+	for _, t := range g.sup.bearers() {
+		if _, err := client.IssueToken(c, g.tokenRequest(t)); err != nil {
+			return core.Errorf(core.KindRuntime, "telling the gateway its bearers: %w", err)
+		}
+	}
+	return nil
+}
+
+func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
+	snap := g.sup.snap
+	var routes []*gatewaypb.Route
+	for _, id := range slices.Sorted(maps.Keys(snap.Routes)) {
+		r := snap.Routes[id]
+		options, err := r.OptionsJSON()
+		if err != nil {
+			return nil, nil, err
+		}
+		route := &gatewaypb.Route{Id: r.ID, Driver: r.Driver, OptionsJson: options}
+		for _, key := range slices.Sorted(maps.Keys(snap.Models)) {
+			if m := snap.Models[key]; m.Route == id {
+				route.Models = append(route.Models, &gatewaypb.RouteModel{Key: m.Key, UpstreamId: m.UpstreamID, Modalities: m.Modalities})
+			}
+		}
+		routes = append(routes, route)
+	}
+	return routes, nil, nil
+}
+
+// bearer is what the gateway must know of one token.
+type bearer struct {
+	hash, ref, route, model string
+	holder                  store.Process
+}
+
+// bearers lists the gateway tokens that are out.
+func (s *Supervisor) bearers() []bearer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []bearer
+	for hash, c := range s.caps {
+		if c.Kind != capGateway {
+			continue
+		}
+		b := bearer{hash: hash, ref: c.AgentRef}
+		if a := s.agents[c.AgentRef]; a != nil {
+			rec := a.snapshot()
+			b.route, b.model, b.holder = rec.Route, rec.Model, rec.Host.Process
+		} else if rec, ok := s.runs[c.AgentRef]; ok {
+			b.route, b.model, b.holder = rec.Route, rec.Model, rec.Host.Process
+		}
+		list = append(list, b)
+	}
+	return list
+}
+
+func (g *gatewayLink) tokenRequest(b bearer) *gatewaypb.IssueTokenRequest {
+	return &gatewaypb.IssueTokenRequest{
+		Tenant: g.tenant(), AgentRef: b.ref, TokenSha256: b.hash, Routes: []string{b.route}, Models: []string{b.model},
+		Holder: toProto(b.holder),
+	}
+}
+
+// rehold makes the present host of an agent the holder of the agent's bearers,
+// after a new host adopted the engine that has them: the gateway serves as long
+// as a holder lives. It is called by the agent's own goroutine.
+func (g *gatewayLink) rehold(ctx context.Context, a *agent) error {
+	plugin, client := g.current()
+	c, cancel := short(ctx)
+	defer cancel()
+	for _, b := range g.sup.bearers() {
+		if b.ref != a.ref {
+			continue
+		}
+		b.holder = a.rec.Host.Process
+		if _, err := client.IssueToken(c, g.tokenRequest(b)); err != nil && !g.superseded(plugin) {
+			return core.Errorf(core.KindRuntime, "telling the gateway the new host of agent %s: %w", a.rec.Agent, err)
+		}
+	}
+	return nil
+}
+
+// issue mints the bearer of an agent's next engine.
+func (g *gatewayLink) issue(ctx context.Context, a *agent, generation uint64) (string, error) {
+	token, hash, err := g.sup.mintToken(ctx, a.ref, capGateway, generation)
+	if err != nil {
+		return "", err
+	}
+	plugin, client := g.current()
+	c, cancel := short(ctx)
+	defer cancel()
+	_, err = client.IssueToken(c, g.tokenRequest(bearer{
+		hash: hash, ref: a.ref, route: a.rec.Route, model: a.rec.Model, holder: a.rec.Host.Process,
+	}))
+	if err != nil && !g.superseded(plugin) {
+		return "", core.Errorf(core.KindRuntime, "issuing a bearer at the gateway: %w", err)
+	}
+	return token, nil // a lost gateway is armed again from the store
+}
+
+// endNoticed is how long the end of a gateway may take to be seen after a call to
+// it has failed.
+const endNoticed = time.Second
+
+// superseded reports whether a gateway has ended or was reached anew. Its
+// successor is armed from the store, with every token that was recorded before.
+func (g *gatewayLink) superseded(plugin *pluginhost.Plugin) bool {
+	timer := time.NewTimer(endNoticed)
+	defer timer.Stop()
+	select {
+	case <-plugin.Done():
+		return true
+	case <-timer.C:
+		now, _ := g.current()
+		return now != plugin
+	}
+}
+
+// revoke takes back an agent's bearers. A gateway that is gone has forgotten
+// them already.
+func (g *gatewayLink) revoke(ctx context.Context, ref string) {
+	plugin, client := g.current()
+	c, cancel := short(ctx)
+	defer cancel()
+	if _, err := client.RevokeToken(c, &gatewaypb.RevokeTokenRequest{Tenant: g.tenant(), AgentRef: ref}); err != nil && !g.superseded(plugin) {
+		g.sup.log.Warn("revoking a bearer", "err", err)
+	}
+}
