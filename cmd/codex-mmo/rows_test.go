@@ -328,3 +328,56 @@ func TestModelsShell(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionThatCannotStart ends as failed, with the cause, the session's id
+// and no process left; a later look says the same.
+func TestSessionThatCannotStart(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, slowScript, 3)
+	if err := os.WriteFile(filepath.Join(tm.place.State, "gateways"), nil, 0o600); err != nil { // in the way of a folder
+		t.Fatal(err)
+	}
+	tm.start("go")
+	out := tm.finish()
+	if out.Status != "failed" || out.ExitCode != 1 || !strings.Contains(out.Session.Error, "gateways") || out.Session.SessionID != tm.session {
+		t.Errorf("exec ended %s (exit %d) of %s with %q", out.Status, out.ExitCode, out.Session.SessionID, out.Session.Error)
+	}
+	if v := tm.stored(); v.Status != "failed" || v.FinishedAt == nil || v.Supervised {
+		t.Errorf("status says %s (finished %v, supervised %v)", v.Status, v.FinishedAt, v.Supervised)
+	}
+	if left, err := process.WithEnv("MMO_STATE_HOME", func(v string) bool { return v == tm.place.State }); err != nil || len(left) > 0 {
+		t.Errorf("processes live on: %+v %v", left, err)
+	}
+}
+
+// failingScript lets the root's provider refuse it while a worker works.
+const failingScript = `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "worker", "task": "never end"}
+  step
+    delay 3s
+    error 400 invalid_request_error "the request makes no sense"
+
+model m-worker
+  step
+    shell "sleep 900"
+`
+
+// TestFailedRootTakesItsWorkersAlong: a root whose turn fails for good ends the
+// session; its worker is cancelled and nothing of it runs on or holds capacity.
+func TestFailedRootTakesItsWorkersAlong(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, failingScript, 3)
+	tm.start("go")
+	tm.awaitWorkerShell()
+	tm.look()
+	out := tm.finish()
+	if out.Status != "failed" || out.ExitCode != 1 || !strings.Contains(out.Session.Error, "makes no sense") {
+		t.Errorf("exec ended %s (exit %d) with error %q", out.Status, out.ExitCode, out.Session.Error)
+	}
+	if j := tm.job(); j.Status != "cancelled" || j.CancelReason != "the session ended" || j.FinishedAt == nil {
+		t.Errorf("the job is %s (%q, finished %v)", j.Status, j.CancelReason, j.FinishedAt)
+	}
+	tm.assertClean()
+}

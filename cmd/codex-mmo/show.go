@@ -16,7 +16,7 @@ func (a *app) showSession(v *control.SessionView) {
 		restarts = plural(v.Recoveries, "time") + ", its processes were lost and replaced"
 	}
 	build := ""
-	if !v.RuntimeCurrent {
+	if !v.RuntimeCurrent && supervised(core.SessionStatus(v.Status)) {
 		build = "another one than this; the session goes on with its own"
 	}
 	finished := ""

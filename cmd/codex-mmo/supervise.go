@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/supervisor"
 )
 
@@ -55,17 +54,8 @@ func (a *app) keep(ctx context.Context, cfg *supervisor.Config, adopt bool) erro
 	if err != nil {
 		return err
 	}
-	keeper := &supervisor.KeeperConfig{
+	return supervisor.Keep(ctx, &supervisor.KeeperConfig{
 		Folders: cfg.Folders, SessionID: cfg.SessionID, Executable: own,
-		Env: a.superviseEnv(cfg.Folders), Secrets: cfg.Secrets, Log: cfg.Log,
-	}
-	if adopt {
-		// The supervisor that started us is our parent.
-		id, err := process.Lookup(os.Getppid())
-		if err != nil {
-			return err
-		}
-		keeper.Adopt = &id
-	}
-	return supervisor.Keep(ctx, keeper)
+		Env: a.superviseEnv(cfg.Folders), Secrets: cfg.Secrets, Adopt: adopt, Log: cfg.Log,
+	})
 }

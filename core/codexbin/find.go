@@ -56,8 +56,16 @@ func Find(getenv func(string) string, settingsBin string, cacheDirs []string) (s
 }
 
 // CacheDirs lists the folders that `make codex` fills below the user's cache
-// folder, for Find: the reviewed versions, newest first.
-func CacheDirs(userCache string) []string {
+// folder ($XDG_CACHE_HOME, else .cache in HOME), for Find: the reviewed
+// versions, newest first. It is empty when the environment names neither.
+func CacheDirs(getenv func(string) string) []string {
+	userCache := getenv("XDG_CACHE_HOME")
+	if userCache == "" && getenv("HOME") != "" {
+		userCache = filepath.Join(getenv("HOME"), ".cache")
+	}
+	if userCache == "" {
+		return nil
+	}
 	var dirs []string
 	for _, version := range slices.Backward(reviewedVersions()) {
 		dirs = append(dirs, filepath.Join(userCache, "codex-mmo", "codex", version))

@@ -15,7 +15,7 @@ const remedyCodex = "run `make codex`, or set " + codexbin.BinaryVar
 // it.
 func (p *patient) findCodex(ctx context.Context) outcome {
 	defer close(p.codex)
-	cache := p.codexCache()
+	cache := codexbin.CacheDirs(p.Getenv)
 	path, err := codexbin.Find(p.Getenv, "", cache)
 	if err != nil {
 		return outcome{findings: append(
@@ -41,18 +41,6 @@ func (p *patient) findCodex(ctx context.Context) outcome {
 	gate := finding(groupCodex, "gate", OK, fmt.Sprintf("version %s, %s, sha256 %s, schema %s", pin.Version, pin.Verdict, pin.SHA256, pin.SchemaSHA256))
 	admitted := &Codex{Path: pin.Path, SHA256: pin.SHA256, Version: pin.Version, SchemaSHA256: pin.SchemaSHA256, Verdict: pin.Verdict}
 	return outcome{findings: []Finding{binary, gate}, codex: admitted}
-}
-
-// codexCache lists the folders into which `make codex` puts a Codex.
-func (p *patient) codexCache() []string {
-	base := p.Getenv("XDG_CACHE_HOME")
-	if base == "" && p.Getenv("HOME") != "" {
-		base = filepath.Join(p.Getenv("HOME"), ".cache")
-	}
-	if base == "" {
-		return nil
-	}
-	return codexbin.CacheDirs(base)
 }
 
 // source says how the binary was found, in the order of codexbin.Find.

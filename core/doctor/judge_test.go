@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/codexbin"
 	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/profile"
@@ -235,17 +236,13 @@ func TestSourceAndHints(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{real: "the cache of `make codex`", "/usr/bin/codex": "PATH"} {
-		if got := p.source(path, p.codexCache()); got != want {
+		if got := p.source(path, codexbin.CacheDirs(p.Getenv)); got != want {
 			t.Errorf("source(%s) = %s, want %s", path, got, want)
 		}
 	}
 	env["MMO_CODEX_BIN"] = real
-	if got := p.source(real, p.codexCache()); got != "MMO_CODEX_BIN" {
+	if got := p.source(real, codexbin.CacheDirs(p.Getenv)); got != "MMO_CODEX_BIN" {
 		t.Errorf("source = %s, want the variable", got)
-	}
-	delete(env, "XDG_CACHE_HOME")
-	if got := p.codexCache(); got != nil {
-		t.Errorf("codexCache without a home = %v, want none", got)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "npm"), nil, 0o700); err != nil {
 		t.Fatal(err)

@@ -163,7 +163,7 @@ func (p *patient) tryCommand(ctx context.Context, closed, open string, pin codex
 // probeHome is a home like that of any agent.
 func (p *patient) probeHome(dir, workspace string, pin codexbin.Pin) *codexhome.Spec {
 	return &codexhome.Spec{
-		Dir: dir, Agent: probeID, Workspace: workspace, CodexVersion: pin.Version, Deny: p.denied(),
+		Dir: dir, Agent: probeID, Workspace: workspace, CodexVersion: pin.Version, Deny: codexhome.Closed(p.ground().Folders, p.Getenv),
 		Snapshot: &profile.Snapshot{
 			ProfileID: probeID, RootAgent: probeID,
 			Agents: map[string]profile.Agent{probeID: {
@@ -182,21 +182,6 @@ func (p *patient) probeHome(dir, workspace string, pin codexbin.Pin) *codexhome.
 // closedPart is the part of the state that the secret is planted in: the gate's
 // cache is there by now.
 const closedPart = "codex"
-
-// denied lists what a session closes to its agents' commands: our state, our
-// configuration and the operator's own Codex.
-func (p *patient) denied() []string {
-	list := []string{p.ground().Config, p.ground().Runtime}
-	if codex := p.Getenv("CODEX_HOME"); codex != "" {
-		list = append(list, codex)
-	} else if home := p.Getenv("HOME"); home != "" {
-		list = append(list, filepath.Join(home, ".codex"))
-	}
-	for _, name := range []string{"sessions", "jobs", "gateways", "snapshots", "state.db", closedPart} {
-		list = append(list, filepath.Join(p.ground().State, name))
-	}
-	return list
-}
 
 // exists reports whether something is at the path. What can't be looked at
 // counts as there: the probe must not pass for it.

@@ -110,7 +110,7 @@ func checkWorkspace(path string) (string, error) {
 // pinCodex finds the Codex that the session will use for its whole life and
 // lets the gate judge it.
 func pinCodex(ctx context.Context, in *CreateInput) (store.CodexPin, error) {
-	path, err := codexbin.Find(in.Getenv, "", codexCache(in.Getenv))
+	path, err := codexbin.Find(in.Getenv, "", codexbin.CacheDirs(in.Getenv))
 	if err != nil {
 		return store.CodexPin{}, err
 	}
@@ -119,18 +119,6 @@ func pinCodex(ctx context.Context, in *CreateInput) (store.CodexPin, error) {
 		return store.CodexPin{}, err
 	}
 	return store.CodexPin{Path: pin.Path, SHA256: pin.SHA256, Stamp: pin.Stamp, Version: pin.Version, SchemaSHA256: pin.SchemaSHA256, Verdict: pin.Verdict}, nil
-}
-
-// codexCache lists the folders into which `make codex` puts a Codex.
-func codexCache(getenv func(string) string) []string {
-	base := getenv("XDG_CACHE_HOME")
-	if base == "" && getenv("HOME") != "" {
-		base = filepath.Join(getenv("HOME"), ".cache")
-	}
-	if base == "" {
-		return nil
-	}
-	return codexbin.CacheDirs(base)
 }
 
 // pinBinary keeps the running build under its digest, so that an upgrade never

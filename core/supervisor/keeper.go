@@ -2,12 +2,10 @@ package supervisor
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -26,12 +24,9 @@ const (
 // Names of the arguments that tell keeper and supervisor apart on the command
 // line of `codex-mmo supervise SESSION`.
 const (
-	ArgSupervisor = "--supervisor"   // be the supervisor, child of a keeper
-	ArgAdopt      = "--adopt"        // be a keeper of the running supervisor that started us
-	ArgGiveUp     = "--give-up"      // be a supervisor that only records that the keeper gave up
-	secretsFile   = uintptr(3)       // descriptor of the pipe with the credentials
-	maxSecrets    = 1 << 20          // bytes of that pipe
-	secretsWait   = 10 * time.Second // for the whole of it
+	ArgSupervisor = "--supervisor" // be the supervisor, child of a keeper
+	ArgAdopt      = "--adopt"      // be a keeper of the running supervisor that started us
+	ArgGiveUp     = "--give-up"    // be a supervisor that only records that the keeper gave up
 )
 
 // KeeperConfig is what a keeper is started with.
@@ -41,7 +36,7 @@ type KeeperConfig struct {
 	Executable string // of the session's kept build
 	Env        []string
 	Secrets    map[string]string
-	Adopt      *process.Identity // a supervisor that runs already; nil: start one
+	Adopt      bool // the supervisor that started this process runs already
 	Log        *slog.Logger
 }
 
@@ -57,38 +52,44 @@ func Keep(ctx context.Context, cfg *KeeperConfig) error {
 		return nil // another keeper keeps it
 	}
 	defer lock.Unlock()
-	if cfg.Adopt != nil {
-		if err := awaitEnd(ctx, *cfg.Adopt); err != nil {
+	if cfg.Adopt {
+		code, err := awaitAdopted(ctx)
+		if err != nil || ended(code) {
 			return err
 		}
 	}
-	var crashes []time.Time
-	pause := keeperPauseMin
+	var past crashes
 	for {
 		started := time.Now()
 		code, err := superviseOnce(ctx, cfg, ArgSupervisor)
 		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case err != nil:
-			return err
+			cfg.Log.Warn("the supervisor can't be started; it is tried again", "session", cfg.SessionID, "err", err)
 		case ended(code):
 			return nil
+		default:
+			cfg.Log.Warn("the supervisor crashed and is started again", "session", cfg.SessionID, "exit", code)
 		}
-		cfg.Log.Warn("the supervisor crashed and is started again", "session", cfg.SessionID, "exit", code)
-		now := time.Now()
-		if now.Sub(started) > keeperWindow {
-			crashes, pause = nil, keeperPauseMin
+		pause, spent := past.add(started, time.Now())
+		if spent {
+			return giveUp(ctx, cfg)
 		}
-		if crashes = recent(append(crashes, now), now); len(crashes) >= keeperCrashes {
-			_, err := superviseOnce(ctx, cfg, ArgGiveUp)
-			return err
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
+		if !wait(ctx, pause) {
 			return context.Cause(ctx)
 		}
-		pause = min(2*pause, keeperPauseMax)
 	}
+}
+
+// giveUp lets a last supervisor record that the session is left.
+func giveUp(ctx context.Context, cfg *KeeperConfig) error {
+	code, err := superviseOnce(ctx, cfg, ArgGiveUp)
+	if err == nil && code != 0 {
+		err = core.Errorf(core.KindRuntime, "session %s could not be suspended: exit code %d", cfg.SessionID, code).
+			WithRemedy("see supervisor.log in the session's folder, then run `codex-mmo status %s`", cfg.SessionID)
+	}
+	return err
 }
 
 // ended reports whether a supervisor's exit code says that its keeper has
@@ -101,14 +102,25 @@ func ended(code int) bool {
 	return false
 }
 
-func recent(times []time.Time, now time.Time) []time.Time {
-	var kept []time.Time
-	for _, t := range times {
-		if now.Sub(t) < keeperWindow {
-			kept = append(kept, t)
-		}
+// crashes is what a keeper knows of failed supervisors. The zero value knows of
+// none.
+type crashes struct {
+	recent []time.Time // within keeperWindow
+	pause  time.Duration
+}
+
+// add notes the end of a supervisor that crashed or could not be started, and
+// returns how long to wait before the next, or that there shall be no next.
+func (c *crashes) add(started, now time.Time) (pause time.Duration, spent bool) {
+	if now.Sub(started) > keeperWindow {
+		*c = crashes{}
 	}
-	return kept
+	c.recent = append(slices.DeleteFunc(c.recent, func(t time.Time) bool { return now.Sub(t) >= keeperWindow }), now)
+	if len(c.recent) >= keeperCrashes {
+		return 0, true
+	}
+	c.pause = min(max(2*c.pause, keeperPauseMin), keeperPauseMax)
+	return c.pause, false
 }
 
 // awaitEnd waits for the end of a process that is not our child.
@@ -131,7 +143,7 @@ func awaitEnd(ctx context.Context, id process.Identity) error {
 
 // superviseOnce runs one supervisor to its end and returns its exit code.
 func superviseOnce(ctx context.Context, cfg *KeeperConfig, mode string) (int, error) {
-	child, err := startSelf(cfg, mode)
+	child, err := startSelf(cfg, nil, mode)
 	if err != nil {
 		return 0, err
 	}
@@ -143,92 +155,12 @@ func superviseOnce(ctx context.Context, cfg *KeeperConfig, mode string) (int, er
 	}
 }
 
-// startSelf starts this build as keeper or supervisor of the session, with the
-// credentials in a pipe.
-func startSelf(cfg *KeeperConfig, mode ...string) (*process.Child, error) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, core.Errorf(core.KindOS, "making the credentials' pipe: %w", err)
-	}
-	defer read.Close()
-	defer write.Close()
-	raw, err := json.Marshal(cfg.Secrets)
-	if err != nil {
-		return nil, core.Errorf(core.KindRuntime, "passing the credentials: %w", err)
-	}
-	if len(raw) > maxSecrets {
-		return nil, core.Errorf(core.KindValue, "the credentials are larger than %d bytes", maxSecrets)
-	}
-	child, err := process.Start(process.Spec{
-		Path: cfg.Executable, Args: append([]string{"supervise", cfg.SessionID}, mode...), Env: cfg.Env,
-		Dir:        cfg.Folders.SessionDir(cfg.SessionID),
-		StderrPath: filepath.Join(cfg.Folders.SessionDir(cfg.SessionID), "supervisor.log"),
-		ExtraFiles: []*os.File{read},
-	})
-	if err != nil {
-		return nil, core.Errorf(core.KindOS, "starting `codex-mmo supervise`: %w", err)
-	}
-	if _, err := write.Write(raw); err != nil {
-		return nil, errors.Join(core.Errorf(core.KindOS, "passing the credentials: %w", err), child.Kill())
-	}
-	return child, nil
-}
-
-// ReadSecrets reads the credentials that the starter wrote into the inherited
-// pipe. They are never in argv, in the environment or on disk.
-func ReadSecrets() (map[string]string, error) {
-	f := os.NewFile(secretsFile, "credentials")
-	if f == nil {
-		return nil, core.Errorf(core.KindRuntime, "no credentials' pipe").WithRemedy("this command is started by codex-mmo itself; use `codex-mmo status`")
-	}
-	defer f.Close()
-	_ = f.SetReadDeadline(time.Now().Add(secretsWait)) // a regular file has no deadline and ends anyhow
-	raw, err := io.ReadAll(io.LimitReader(f, maxSecrets+1))
-	if err != nil || len(raw) > maxSecrets {
-		return nil, core.Errorf(core.KindRuntime, "reading the credentials' pipe failed").WithRemedy("this command is started by codex-mmo itself; use `codex-mmo status`")
-	}
-	var secrets map[string]string
-	if err := json.Unmarshal(raw, &secrets); err != nil {
-		return nil, core.Errorf(core.KindRuntime, "the credentials' pipe holds no JSON object")
-	}
-	return secrets, nil
-}
-
 // StartKeeper starts the keeper of a session, detached from its starter. It
 // must be called from outside of any agent only: the keeper's children belong
 // to nobody's sandbox.
 func StartKeeper(cfg *KeeperConfig) error {
-	_, err := startSelf(cfg)
+	_, err := startSelf(cfg, nil)
 	return err
-}
-
-// watchKeeper starts another keeper when ours dies.
-func (s *Supervisor) watchKeeper() {
-	parent, err := process.Parent(s.self.PID)
-	if err != nil {
-		return
-	}
-	id, err := process.Lookup(parent)
-	if err == nil && parent > 1 {
-		err = awaitEnd(s.life, id)
-	}
-	if err != nil || s.life.Err() != nil {
-		return
-	}
-	s.log.Warn("the keeper is gone; another one is started")
-	binary := s.cachedSession().Binary
-	cfg := &KeeperConfig{
-		Folders: s.cfg.Folders, SessionID: s.session, Executable: binary.Path,
-		Env: BaseEnv(s.cfg.Getenv), Secrets: s.cfg.Secrets,
-	}
-	child, err := startSelf(cfg, ArgAdopt)
-	if err != nil {
-		s.log.Error("the keeper can't be replaced", "err", err)
-		return
-	}
-	s.mu.Lock()
-	s.keeper = child.Identity()
-	s.mu.Unlock()
 }
 
 // GiveUp records that the session's supervisor crashed too often.

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -120,7 +119,7 @@ func (a *agent) capture(ctx context.Context, e *ending) (*store.Patch, error) {
 func patchRecord(c *workspace.Capture, ref store.FileRef) *store.Patch {
 	p := &store.Patch{File: ref, BaseTree: c.BaseTree, Tree: c.Tree, Total: len(c.Changes)}
 	for _, change := range c.Changes {
-		path := plainPath(change.Path)
+		path := workspace.QuotePath(change.Path)
 		p.Changed = append(p.Changed, path)
 		switch change.Class {
 		case workspace.Flagged:
@@ -130,7 +129,7 @@ func patchRecord(c *workspace.Capture, ref store.FileRef) *store.Patch {
 		}
 	}
 	for _, problem := range c.Problems {
-		p.Problems = append(p.Problems, string(problem.Kind)+": "+plainPath(problem.Path))
+		p.Problems = append(p.Problems, string(problem.Kind)+": "+workspace.QuotePath(problem.Path))
 	}
 	slices.Sort(p.Changed)
 	for _, list := range []*[]string{&p.Changed, &p.Flagged, &p.Refused, &p.Problems} {
@@ -141,19 +140,10 @@ func patchRecord(c *workspace.Capture, ref store.FileRef) *store.Patch {
 	return p
 }
 
-// plainPath makes a path from a repository, which may be any bytes, fit for
-// JSON and for a terminal.
-func plainPath(path string) string {
-	if quoted := strconv.QuoteToASCII(path); quoted != `"`+path+`"` {
-		return quoted
-	}
-	return path
-}
-
 func plainPaths(paths []string) []string {
 	var list []string
 	for _, path := range paths[:min(len(paths), maxNamedPaths)] {
-		list = append(list, plainPath(path))
+		list = append(list, workspace.QuotePath(path))
 	}
 	return list
 }
