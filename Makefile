@@ -1,5 +1,6 @@
 # Everything that is done with this repository, in ten targets. Each works on
-# a fresh clone with Go, git, a C compiler (race detector) and Node's npm.
+# a fresh clone with Go, git and Node's npm; test also needs a C compiler (race
+# detector) and tmux (the screen).
 
 BUILD   := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -X main.version=$(BUILD)

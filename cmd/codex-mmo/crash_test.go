@@ -69,6 +69,11 @@ func crashed(t *testing.T, kill func(tm *team)) *team {
 	}
 	tm.assertSentOnce()
 	tm.assertClean()
+	for _, e := range tm.stored().Evidence {
+		if e.State != "present" || e.SHA256 == "" {
+			t.Errorf("evidence %s of %s is %q, sha256 %q", e.Name, e.Owner, e.State, e.SHA256)
+		}
+	}
 	return tm
 }
 

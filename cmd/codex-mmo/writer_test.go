@@ -29,7 +29,7 @@ model m-lead
   step
     call mcp__mmo_mesh agent_patch_integrate {"job_id": "${job_id 2}", "reason": "wanted"}
   step
-    say "END ${result_state last else nothing}: ${@output last}"
+    say "END ${result_state last else nothing}: ${content 1 else nothing}"
 
   when output has timed_out_waiting true
     step
@@ -42,9 +42,9 @@ model m-worker
 
 model m-writer
   step
-    shell "mkdir -p src && printf 'new\\r\\n' > src/new.txt && printf 'changed\\n' > src/old.txt && rm src/gone.txt && pwd"
+    shell "mkdir -p src && printf 'new\\r\\n' > src/new.txt && printf 'changed\\n' > src/old.txt && rm src/gone.txt && git status --porcelain --untracked-files=all && git log --oneline | wc -l"
   step
-    say "WRITTEN"
+    say "WRITTEN ${@output last}"
 `
 
 // commit puts files into the team's workspace and commits them.
@@ -113,6 +113,11 @@ func TestWriterPatchLands(t *testing.T) {
 	out := tm.finish()
 	if out.Status != "completed" || !strings.HasPrefix(out.Result, "END integrated: ") {
 		t.Fatalf("exec ended %s with %q", out.Status, out.Result)
+	}
+	for _, line := range []string{" M src/old.txt", " D src/gone.txt", "?? src/new.txt"} { // git works where the writer works
+		if !strings.Contains(out.Result, line) {
+			t.Errorf("the writer's git status does not say %q: %s", line, out.Result)
+		}
 	}
 	want := map[string]string{"src/old.txt": "changed\n", "src/new.txt": "new\r\n", "README.md": "hello\n"}
 	if diff := cmp.Diff(want, tm.tree()); diff != "" {

@@ -61,6 +61,7 @@ type Session struct {
 	Wakes int `json:"wakes,omitempty"`
 
 	RootPrompt     FileRef `json:"root_prompt"` // prompt.txt; none when the root waits for a person
+	RootEvents     FileRef `json:"root_events"` // root-events.jsonl, once nothing is added any more
 	RootResult     FileRef `json:"root_result"` // root-result.md or root-partial-result.md
 	RootResultKind string  `json:"root_result_kind,omitempty"`
 	// RootDone says that the root's last turn is over and no other is on its
@@ -147,6 +148,7 @@ type Job struct {
 	FinishedAt     *time.Time     `json:"finished_at,omitempty"`
 	LastProgressAt *time.Time     `json:"last_progress_at,omitempty"`
 
+	Events      FileRef          `json:"events"` // events.jsonl, once nothing is added any more
 	Result      FileRef          `json:"result"` // result.md or the partial result
 	ResultKind  core.ResultKind  `json:"result_kind,omitempty"`
 	ResultState core.ResultState `json:"result_state,omitempty"`

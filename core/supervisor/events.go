@@ -69,6 +69,19 @@ func (a *agent) openTrail() error {
 	return nil
 }
 
+// sealTrail makes the log durable and names it by what it holds: no row is added
+// after an agent was retired.
+func (a *agent) sealTrail() (store.FileRef, error) {
+	if a.trail == nil {
+		return store.FileRef{}, nil
+	}
+	if err := a.trail.log.Sync(); err != nil {
+		return store.FileRef{}, err
+	}
+	digest, err := digestFile(a.trailPath())
+	return store.FileRef{Name: filepath.Base(a.trailPath()), SHA256: digest, Size: a.trail.log.Size()}, err
+}
+
 // subscribe starts the event stream of the connected host, after the last row
 // whose effects are committed.
 func (a *agent) subscribe() {

@@ -61,7 +61,7 @@ func startSelf(cfg *KeeperConfig, outcome *os.File, mode ...string) (*process.Ch
 	if err != nil {
 		return nil, core.Errorf(core.KindOS, "starting `codex-mmo supervise`: %w", err)
 	}
-	if err := write.SetWriteDeadline(time.Now().Add(secretsWait)); err == nil {
+	if err = write.SetWriteDeadline(time.Now().Add(secretsWait)); err == nil {
 		_, err = write.Write(raw)
 	}
 	if err != nil {

@@ -112,15 +112,27 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 	a.rec.Retired = stopErr == nil && hostErr == nil
 	a.rec.ActiveTurnID = ""
 	failed := errors.Join(stopErr, hostErr)
-	err := a.save(ctx, func(tx *store.Tx, c *change) error {
-		if failed == nil || a.jobID == "" {
-			return nil
+	events, err := a.sealTrail()
+	if err != nil {
+		return recordError{err}
+	}
+	err = a.save(ctx, func(tx *store.Tx, c *change) error {
+		if a.jobID == "" {
+			rec, err := tx.Session(a.sup.session)
+			if err != nil || rec.Status.Terminal() {
+				return err
+			}
+			rec.RootEvents = events
+			return c.putSession(tx, rec)
 		}
 		j, err := tx.Job(a.jobID)
 		if err != nil {
 			return err
 		}
-		j.Warning = failed.Error()
+		j.Events = events
+		if failed != nil {
+			j.Warning = failed.Error()
+		}
 		return c.putJob(tx, j)
 	})
 	return errors.Join(err, failed)

@@ -248,14 +248,19 @@ func ListEvidence(sessionDir string, jobDir func(string) string, rec *store.Sess
 			list = append(list, control.EvidenceView{Owner: owner, Name: name, Path: filepath.Join(dir, name), Size: info.Size(), State: "growing"})
 		}
 	}
-	add(rec.SessionID, sessionDir, rec.RootPrompt, rec.RootResult)
-	grow(rec.SessionID, sessionDir, "root-events.jsonl")
+	add(rec.SessionID, sessionDir, rec.RootPrompt, rec.RootResult, rec.RootEvents)
+	if rec.RootEvents.Name == "" {
+		grow(rec.SessionID, sessionDir, "root-events.jsonl")
+	}
 	for _, j := range jobs {
 		add(j.JobID, jobDir(j.JobID), j.Task, j.Result)
 		if j.Patch != nil {
 			add(j.JobID, jobDir(j.JobID), j.Patch.File)
 		}
-		grow(j.JobID, jobDir(j.JobID), "events.jsonl")
+		add(j.JobID, jobDir(j.JobID), j.Events)
+		if j.Events.Name == "" {
+			grow(j.JobID, jobDir(j.JobID), "events.jsonl")
+		}
 	}
 	return list
 }

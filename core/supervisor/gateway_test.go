@@ -1,0 +1,2 @@
+package supervisor
+func playGateway() error { return nil }

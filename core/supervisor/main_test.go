@@ -1,0 +1,39 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+)
+
+// TestMain makes this binary play the processes of codex-mmo that tests start:
+// keeper, supervisor and gateway.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 {
+		var err error
+		switch os.Args[1] {
+		case "supervise":
+			err = playSupervise(os.Args[2], os.Args[3:])
+		case "plugin":
+			err = playGateway()
+		default:
+			os.Exit(m.Run())
+		}
+		var exit exitCode
+		if errors.As(err, &exit) {
+			os.Exit(int(exit))
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// exitCode ends a played process.
+type exitCode int
+
+func (e exitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
