@@ -1,12 +1,21 @@
 package gatewayplugin_test
 
 import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/codex-mmo/codex-mmo/gatewayplugin"
+	"github.com/codex-mmo/codex-mmo/plugins"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
@@ -43,6 +52,107 @@ func TestIdleExit(t *testing.T) {
 	}
 	held.hosts.kill(102)
 	<-held.gateway.Ended()
+}
+
+// TestHolderIsReplaced: a bearer that is issued again for another host keeps the
+// gateway as long as that host lives.
+func TestHolderIsReplaced(t *testing.T) {
+	r := newRig(t, nil, nil)
+	for _, pid := range []int32{101, 102} {
+		r.issue("s1", "bearer", func(req *gatewaypb.IssueTokenRequest) {
+			req.Holder = &basepb.Process{Pid: pid, StartToken: "1", BootId: "b"}
+		})
+	}
+	r.gateway.SetIdle(time.Millisecond)
+	r.hosts.kill(101)
+	select {
+	case <-r.gateway.Ended():
+		t.Fatal("ended with the first host")
+	case <-time.After(20 * time.Millisecond): // many idle times
+	}
+	r.hosts.kill(102)
+	<-r.gateway.Ended()
+}
+
+// TestUnstartedGatewayEnds: a gateway whose starter died before it called Start
+// ends itself; one that was started does not.
+func TestUnstartedGatewayEnds(t *testing.T) {
+	lost := gatewayplugin.New(&gatewayplugin.Options{StartWithin: time.Millisecond})
+	<-lost.Ended()
+	if err := lost.Drain(t.Context()); err != nil {
+		t.Error(err)
+	}
+
+	started := newRig(t, &gatewayplugin.Options{StartWithin: 100 * time.Millisecond}, nil)
+	select {
+	case <-started.gateway.Ended():
+		t.Error("ended although it was started")
+	case <-time.After(150 * time.Millisecond):
+	}
+}
+
+// TestListenerIsHandedOut: whoever of this user asks gets a duplicate of the
+// listener, by which the port outlives the gateway.
+func TestListenerIsHandedOut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), plugins.ListenerSocket)
+	r := newRig(t, &gatewayplugin.Options{ArmWindow: -1, ListenerSocket: path}, nil)
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Fatalf("the socket: %v, %v, want mode 0600", info, err)
+	}
+	first, second := takeListener(t, path), takeListener(t, path)
+	defer second.Close()
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.drain()
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket outlives the gateway: %v", err)
+	}
+
+	conn, err := net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(r.base, "http://"), "/v1"))
+	if err != nil {
+		t.Fatalf("the port was lost with the gateway: %v", err)
+	}
+	defer conn.Close()
+	accepted, err := second.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	if accepted.RemoteAddr().String() != conn.LocalAddr().String() {
+		t.Errorf("accepted %v, want %v", accepted.RemoteAddr(), conn.LocalAddr())
+	}
+}
+
+// takeListener asks a gateway for a duplicate of its listener.
+func takeListener(t *testing.T, path string) net.Listener {
+	t.Helper()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	control := make([]byte, syscall.CmsgSpace(4))
+	_, n, _, _, err := conn.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := syscall.ParseSocketControlMessage(control[:n])
+	if err != nil || len(messages) != 1 {
+		t.Fatalf("got %d messages, %v", len(messages), err)
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		t.Fatalf("got descriptors %v, %v", fds, err)
+	}
+	file := os.NewFile(uintptr(fds[0]), "listener")
+	defer file.Close()
+	listener, err := net.FileListener(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
 }
 
 // TestStop: refused while a session is served, unless forced; a forced one

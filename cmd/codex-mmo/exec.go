@@ -234,7 +234,9 @@ func (a *app) report(out *execResult) error {
 			return err
 		}
 	} else {
-		a.printf("%s\n", out.Result)
+		if out.Result != "" {
+			a.printf("%s\n", out.Result)
+		}
 		if out.Session.Error != "" {
 			a.notice("the session is %s: %s", out.Status, out.Session.Error)
 		}

@@ -36,8 +36,10 @@ func TestShowSession(t *testing.T) {
 			},
 		},
 		Processes: []control.ProcessView{
-			{Role: "supervisor", Owner: "s-1", PID: 10, Alive: true}, {Role: "host", Owner: "ar_root", PID: 11, Alive: true},
-			{Role: "host", Owner: "ar_2", PID: 12}, {Role: "gateway", Owner: "9f", PID: 13, Alive: true},
+			{Role: "supervisor", Owner: "s-1", PID: 10, Alive: true},
+			{Role: "host", Owner: "ar_root", PID: 11, Alive: true},
+			{Role: "host", Owner: "ar_2", PID: 12},
+			{Role: "gateway", Owner: "9f", PID: 13, Alive: true},
 		},
 		Usage:    []control.UsageView{{Agent: "lead", Route: "offline", Model: "m", Requests: 3, InputTokens: &in, CachedTokens: &cached, OutputTokens: &written, Scripted: true}},
 		Evidence: []control.EvidenceView{{State: "present", Size: 42, Path: "/state/sessions/s-1/root-result.md"}},

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/supervisor"
 )
 
 func (a *app) stopCmd() *cobra.Command {
@@ -14,43 +16,56 @@ func (a *app) stopCmd() *cobra.Command {
 		Use:   "stop SESSION",
 		Short: "End a session and every process it started; results and evidence stay",
 		Long: "stop ends the session for good: running turns are interrupted (after --grace, if they have not ended by\n" +
-			"themselves), every process of the session is ended and looked for, and what was saved stays on disk.",
+			"themselves), every process of the session is ended and looked for, and what was saved stays on disk.\n\n" +
+			"Exit codes: 0 everything is gone, 1 something still lives (it is named) or the session could not be stopped.",
 		Args: exactArgs("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx := cmd.Context()
-			f, err := a.folders()
+			answer, err := a.stop(cmd.Context(), args[0], grace)
 			if err != nil {
 				return err
 			}
-			rec, err := a.readSession(ctx, f, args[0])
-			if err != nil {
-				return err
-			}
-			if rec.Status.Terminal() {
-				a.notice("session %s is %s already", rec.SessionID, rec.Status)
-				return nil
-			}
-			client, err := a.bringBack(ctx, f, rec)
-			if err != nil {
-				return err
-			}
-			answer, err := client.Stop(ctx, control.Meta{}, control.StopRequest{GraceSeconds: grace.Seconds()})
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(answer)
-			}
-			a.printf("session %s is %s\n", answer.Session.SessionID, answer.Session.Status)
-			for _, p := range answer.Survivors {
-				a.notice("still alive: %s", p.Role)
-			}
-			if len(answer.Survivors) > 0 {
-				return &exitError{code: exitFailure}
-			}
-			return nil
+			return a.showStop(answer)
 		},
 	}
 	cmd.Flags().DurationVar(&grace, "grace", 0, "how long running turns may take to end by themselves, e.g. 30s")
 	return cmd
+}
+
+// stop ends a session. One that has ended is returned as it is.
+func (a *app) stop(ctx context.Context, id string, grace time.Duration) (*control.StopResponse, error) {
+	f, err := a.folders()
+	if err != nil {
+		return nil, err
+	}
+	rec, err := a.readSession(ctx, f, id)
+	if err != nil {
+		return nil, err
+	}
+	if rec.Status.Terminal() {
+		a.notice("session %s is %s already", rec.SessionID, rec.Status)
+		return &control.StopResponse{Session: *supervisor.ViewSession(rec), Survivors: []control.ProcessView{}}, nil
+	}
+	client, err := a.bringBack(ctx, f, rec)
+	if err != nil {
+		return nil, err
+	}
+	return client.Stop(ctx, control.Meta{}, control.StopRequest{GraceSeconds: grace.Seconds()})
+}
+
+// showStop prints what became of a stop. What still lives is a failure.
+func (a *app) showStop(answer *control.StopResponse) error {
+	if a.json {
+		if err := a.printJSON(answer); err != nil {
+			return err
+		}
+	} else {
+		a.printf("session %s is %s\n", answer.Session.SessionID, answer.Session.Status)
+	}
+	for _, p := range answer.Survivors {
+		a.notice("still alive: %s", p.Role)
+	}
+	if len(answer.Survivors) > 0 {
+		return &exitError{code: exitFailure}
+	}
+	return nil
 }

@@ -67,7 +67,7 @@ func TestDemoScriptParses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"offline-checker", "offline-lead", "offline-reader"}
+	want := []string{"offline-checker", "offline-lead", "offline-reader", "offline-writer"}
 	if diff := cmp.Diff(want, script.Models()); diff != "" {
 		t.Error(diff)
 	}

@@ -68,8 +68,14 @@ func play(role string) int {
 	case "subreaper":
 		return subreaper()
 	}
+	if play := systemRoles[role]; play != nil {
+		return play()
+	}
 	return 64
 }
+
+// systemRoles are the roles that one operating system alone has.
+var systemRoles = map[string]func() int{}
 
 // block waits for ever. (An empty select would be a deadlock.)
 func block() {

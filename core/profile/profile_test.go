@@ -377,13 +377,23 @@ func TestBundled(t *testing.T) {
 		}
 	}
 	demo := compile(t, &profile.CompileInput{Name: "offline-demo", Bundled: profiles.FS})
-	if diff := cmp.Diff([]string{"lead", "reader", "checker"}, demo.Order); diff != "" {
+	if diff := cmp.Diff([]string{"lead", "reader", "checker", "writer"}, demo.Order); diff != "" {
 		t.Errorf("the team of offline-demo (-want +got):\n%s", diff)
 	}
+	wires := map[string]bool{}
 	for id, agent := range demo.Agents {
-		if agent.Permissions != profile.ReadOnly || !demo.Routes[agent.Route].Scripted() {
-			t.Errorf("%s of offline-demo is %s on %+v, want read-only on a scripted route", id, agent.Permissions, demo.Routes[agent.Route].Name)
+		want := profile.ReadOnly
+		if id == "writer" {
+			want = profile.WorkspaceWrite
 		}
+		route := demo.Routes[agent.Route]
+		if agent.Permissions != want || !route.Scripted() {
+			t.Errorf("%s of offline-demo is %s on %q, want %s on a scripted route", id, agent.Permissions, route.Name, want)
+		}
+		wires[route.WireProtocol] = true
+	}
+	if !wires[profile.WireChat] || !wires[profile.WireAnthropic] {
+		t.Errorf("offline-demo speaks %v, want two wires", wires)
 	}
 }
 

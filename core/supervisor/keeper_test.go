@@ -355,4 +355,3 @@ func TestCredentialsForADeadProcess(t *testing.T) {
 		t.Errorf("startSelf = %v, want that the credentials could not be passed", err)
 	}
 }
-
