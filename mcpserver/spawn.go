@@ -74,7 +74,7 @@ func spawnProperties(grants []control.SpawnGrant) []property {
 	if modes = unique(modes); slices.Contains(modes, "workspace-write") {
 		properties = append(properties,
 			property{"mode", false, text("workspace-write lets the agent change files in a working copy of its own. Default read-only.", field{"enum", modes})},
-			property{"write_scope", false, list("With workspace-write: paths it may change, relative to the workspace. Active jobs must not overlap.", field{"maxItems", maxJobs})})
+			property{"write_scope", false, list("With workspace-write: paths it may change, relative to the workspace.", field{"maxItems", maxJobs})})
 	}
 	return properties
 }

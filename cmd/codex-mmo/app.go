@@ -39,6 +39,13 @@ func (a *app) root() *cobra.Command {
 		Example: "  codex-mmo demo                                # a team at work, offline, in a throw-away workspace\n" +
 			"  codex-mmo exec offline-demo \"look around\"     # one run of a team in this folder\n" +
 			"  codex-mmo sessions                            # what there is",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q: see `codex-mmo --help`", args[0])
+			}
+			return nil
+		},
+		RunE:         func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}

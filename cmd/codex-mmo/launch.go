@@ -32,7 +32,12 @@ func (a *app) launchCmd() *cobra.Command {
 			"screen (/quit, Ctrl-C, a closed terminal) detaches: root and workers go on, and `codex-mmo attach` brings the\n" +
 			"screen back. `codex-mmo stop` ends the session.",
 		Example: "  codex-mmo launch offline-demo\n  codex-mmo launch ./my-team \"fix the build\" --cwd ~/src/project",
-		Args:    cobra.RangeArgs(1, 2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 && len(args) != 2 {
+				return usagef("`codex-mmo launch` takes a PROFILE and perhaps a PROMPT, got %d argument(s): see `codex-mmo launch --help`", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prompt := ""
 			if len(args) == 2 {
@@ -50,7 +55,7 @@ func (a *app) attachCmd() *cobra.Command {
 		Use:   "attach [SESSION]",
 		Short: "Open Codex's screen on the root of a session that works",
 		Long:  "attach opens the screen on the newest session, or on the one that is named. Leaving the screen detaches again.",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  atMostOne("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := a.outside(); err != nil {
 				return err

@@ -142,7 +142,10 @@ func newTeam(t *testing.T, script string, recoveries int) *team {
 	write("guidance/lead.md", "Lead.\n")
 	write("guidance/worker.md", "Work.\n")
 	write("offline.script", script)
-	t.Cleanup(tm.cleanUp)
+	t.Cleanup(func() {
+		tm.cleanUp()
+		testkit.AssertLogsClean(t, tm.place.State)
+	})
 	return tm
 }
 

@@ -229,13 +229,13 @@ type AgentRun struct {
 	Route          string `json:"route"`
 	Home           string `json:"home"` // CODEX_HOME
 
-	Generation uint64   `json:"generation"`            // of the engine's process; 0 before the first launch
-	Host       HostRef  `json:"host"`                  // the host plugin's process
-	Engine     Process  `json:"engine"`                // the app-server
-	Handle     []byte   `json:"handle,omitempty"`      // protobuf hostpb.Handle
-	GatewayURL string   `json:"gateway_url,omitempty"` // that stood in the home when the engine was launched
-	Retired    bool     `json:"retired"`               // host, engine and descendants are gone on purpose
-	Survivors  []string `json:"survivors,omitempty"`
+	Generation uint64    `json:"generation"`            // of the engine's process; 0 before the first launch
+	Host       HostRef   `json:"host"`                  // the host plugin's process
+	Engine     Process   `json:"engine"`                // the app-server
+	Handle     []byte    `json:"handle,omitempty"`      // protobuf hostpb.Handle
+	GatewayURL string    `json:"gateway_url,omitempty"` // that stood in the home when the engine was launched
+	Retired    bool      `json:"retired"`               // host, engine and descendants are gone on purpose
+	Survivors  []Process `json:"survivors,omitempty"`   // what would not die when it was retired
 
 	ThreadID         string    `json:"thread_id,omitempty"`
 	ActiveTurnID     string    `json:"active_turn_id,omitempty"`

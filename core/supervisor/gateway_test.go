@@ -122,8 +122,6 @@ func TestTelemetryIsOpenedAgain(t *testing.T) {
 
 // TestEverySessionKeepsThePort: whoever started the gateway, each session that
 // uses it can bring it back on its port, and requests wait meanwhile.
-//
-// Spec: A082
 func TestEverySessionKeepsThePort(t *testing.T) {
 	t.Parallel()
 	starter := gatewayRig(t)

@@ -123,11 +123,10 @@ func (s *Supervisor) living() []*agent {
 // the gateway: they read it from their home when they start. It does not wait
 // for them.
 func (g *gatewayLink) moveEngines(ctx context.Context, list []*agent) {
-	url := g.homesURL()
 	for _, a := range list {
 		g.sup.wg.Go(func() {
 			err := a.do(ctx, func(context.Context) {
-				if a.host != nil && a.rec.Engine.PID != 0 && !a.rec.Retired && a.rec.GatewayURL != url {
+				if a.host != nil && a.rec.Engine.PID != 0 && !a.rec.Retired && a.rec.GatewayURL != g.homesURL() {
 					a.step(a.relaunch)
 				}
 			})

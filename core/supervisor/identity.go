@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -35,12 +36,21 @@ func toProto(p store.Process) *basepb.Process {
 	}
 }
 
-func describe(list []process.Identity) []string {
-	var texts []string
+func recordsOf(list []process.Identity) []store.Process {
+	var records []store.Process
 	for _, id := range list {
-		texts = append(texts, fmt.Sprintf("%d %s", id.PID, id.Command))
+		records = append(records, recordOf(id))
 	}
-	return texts
+	return records
+}
+
+// describe names processes for people.
+func describe(list []store.Process) string {
+	var texts []string
+	for _, p := range list {
+		texts = append(texts, fmt.Sprintf("%d %s", p.PID, p.Command))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // newInstance returns 8 hex characters: short enough for socket paths.

@@ -139,7 +139,7 @@ func (a *agent) sweepOrphans(ctx context.Context) error {
 	}
 	survivors, err := process.Retire(ctx, identityOf(a.rec.Engine), &process.RetireOptions{Grace: stopGrace, Mark: a.ref + "/"})
 	if err != nil {
-		a.rec.Survivors = describe(survivors)
+		a.rec.Survivors = recordsOf(survivors)
 		return err
 	}
 	return nil

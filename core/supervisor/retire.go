@@ -150,7 +150,7 @@ func (a *agent) stopEngine(ctx context.Context, interrupt bool) error {
 		}
 	}
 	survivors, err := process.Retire(ctx, identityOf(a.rec.Engine), &process.RetireOptions{Grace: stopGrace, Mark: a.ref + "/"})
-	a.rec.Survivors = describe(survivors)
+	a.rec.Survivors = recordsOf(survivors)
 	return err
 }
 

@@ -283,8 +283,10 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 	}
 	answer := &control.StopResponse{Session: *s.SessionView(), Survivors: []control.ProcessView{}}
 	for _, rec := range s.runsNow() {
-		for _, text := range rec.Survivors {
-			answer.Survivors = append(answer.Survivors, control.ProcessView{Role: text, Owner: rec.AgentRef, Alive: true})
+		for _, p := range rec.Survivors {
+			if identityOf(p).Alive() {
+				answer.Survivors = append(answer.Survivors, control.ProcessView{Role: p.Command, Owner: rec.AgentRef, PID: p.PID, Alive: true})
+			}
 		}
 	}
 	return answer, nil

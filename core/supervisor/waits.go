@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -298,7 +297,7 @@ func (s *Supervisor) awaitCancelled(ctx context.Context, ids []string, reason st
 		}
 		answer.Jobs = append(answer.Jobs, s.jobView(j))
 		if survivors := s.runNow(j.AgentRef).Survivors; len(survivors) > 0 {
-			return nil, core.Errorf(core.KindRuntime, "job %s is %s, but process groups did not terminate: %s", id, j.Status, strings.Join(survivors, ", ")).
+			return nil, core.Errorf(core.KindRuntime, "job %s is %s, but process groups did not terminate: %s", id, j.Status, describe(survivors)).
 				WithRemedy("end these processes by hand")
 		}
 	}

@@ -33,7 +33,7 @@ func (s *Supervisor) news() []*store.Job {
 // terminal attached the person there decides when the next turn begins; the
 // root is told in it.
 func (s *Supervisor) mayWake(rec *store.Session) bool {
-	if rec.Client != nil || rec.Wakes >= maxWakes {
+	if rec.Client != nil || rec.Wakes >= maxWakes { // the cap is noted when it is reached, in wake
 		return false
 	}
 	s.mu.Lock()
@@ -63,6 +63,11 @@ func (s *Supervisor) wake(ctx context.Context, jobs []*store.Job) (bool, error) 
 			rec.RootDone, rec.RootOutcome, rec.Deferred = false, "", false
 			if err := s.offer(tx, c, jobs); err != nil {
 				return err
+			}
+			if rec.Wakes == maxWakes {
+				if err := s.audit(tx, "root_wakes_used_up", "", "supervisor", map[string]any{"max_wakes": maxWakes}); err != nil {
+					return err
+				}
 			}
 			if err := s.audit(tx, "root_woken", "", "supervisor", map[string]any{"jobs": jobIDs(jobs), "input_id": in.InputID}); err != nil {
 				return err
