@@ -108,6 +108,7 @@ func (a *agent) launchEngine(ctx context.Context) error {
 	}
 	a.rec.Generation++
 	a.rec.Engine, a.rec.Handle = store.Process{}, nil
+	a.rec.GatewayURL = a.sup.gw.Load().homesURL()
 	if err := a.save(ctx, nil); err != nil {
 		return err
 	}

@@ -203,6 +203,9 @@ func (a *agent) replaceHost(ctx context.Context) error {
 		a.log.Info("the engine can't be adopted", "outcome", answer.GetOutcome(), "failure", answer.GetFailure())
 		return a.relaunch(ctx)
 	}
+	if err := a.sup.gw.Load().rehold(ctx, a); err != nil {
+		return err
+	}
 	a.subscribe()
 	a.follow("notice", "engine adopted; the turn was not disturbed")
 	if a.rec.ThreadID == "" || answer.GetState().GetStatus() == "notLoaded" {

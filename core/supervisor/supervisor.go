@@ -71,7 +71,7 @@ type Supervisor struct {
 	repo  repoOnce
 
 	integrating sync.Mutex
-	keeper      process.Identity // guarded by mu; zero: our parent
+	keeper      process.Identity // guarded by mu; zero: not known
 	mesh        meshWatch
 	undone      undelivered
 }
@@ -218,13 +218,8 @@ func (s *Supervisor) leave() (Outcome, error) {
 		g.close()
 	}
 	s.wg.Wait()
-	switch {
-	case errors.Is(cause, errEnded):
-		return OutcomeEnded, nil
-	case errors.Is(cause, errDetach):
-		return OutcomeDetached, nil
-	case errors.Is(cause, errTakenOver):
-		return OutcomeTakenOver, nil
+	if o, ok := outcomeOf(cause); ok {
+		return o, nil
 	}
 	return 0, cause
 }

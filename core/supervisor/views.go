@@ -202,19 +202,12 @@ func (s *Supervisor) processes() []control.ProcessView {
 	return list
 }
 
-// keeperPID is the keeper that we started ourselves, else the one that started
-// us.
+// keeperPID is the living keeper's, 0 when there is none that we know of.
 func (s *Supervisor) keeperPID() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.keeper.Alive() {
-		return s.keeper.PID
+	if k := s.keeperIdentity(); k.Alive() {
+		return k.PID
 	}
-	parent, err := process.Parent(s.self.PID)
-	if err != nil {
-		return 0
-	}
-	return parent
+	return 0
 }
 
 // evidence lists the session's files and whether they are what was recorded.
