@@ -17,7 +17,6 @@ var (
 	errClosing    = errors.New("the host is ending")
 	errEngineGone = errors.New("the engine's process has ended")
 	errStopped    = errors.New("the engine is being stopped")
-	errReplaced   = errors.New("the connection to the engine was replaced")
 )
 
 // failure is an error with the kind that goes over the wire.

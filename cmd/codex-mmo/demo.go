@@ -80,18 +80,19 @@ func (a *app) demo(ctx context.Context) error {
 const demoReadme = "# Lighthouse keeper's log\n\nA tiny project for the demo: one lamp, two keepers, three rules.\n\n" +
 	"1. The lamp is lit at dusk.\n2. The log is written at dawn.\n3. Nobody touches the lens.\n"
 
-// demoWorkspace makes the demo's git repository, new for each run so that every
-// run writes the same file.
+// demoWorkspace makes the demo's git repository, one for each run: an
+// earlier demo may still be at work in its own.
 func (a *app) demoWorkspace(ctx context.Context, f folders.Folders) (string, error) {
 	if err := f.Prepare(); err != nil {
 		return "", err
 	}
-	dir := filepath.Join(f.State, "demo-workspace")
-	if err := os.RemoveAll(dir); err != nil {
-		return "", core.Errorf(core.KindOS, "clearing the demo's workspace: %w", err)
-	}
-	if err := folders.MakeDir(dir); err != nil {
+	all := filepath.Join(f.State, "demo")
+	if err := folders.MakeDir(all); err != nil {
 		return "", err
+	}
+	dir, err := os.MkdirTemp(all, "workspace-")
+	if err != nil {
+		return "", core.Errorf(core.KindOS, "making the demo's workspace: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "README.md"), []byte(demoReadme), 0o600); err != nil {
 		return "", core.Errorf(core.KindOS, "writing the demo's workspace: %w", err)

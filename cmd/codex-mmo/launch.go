@@ -124,8 +124,10 @@ func (a *app) screenOn(ctx context.Context, f folders.Folders, rec *store.Sessio
 	screen := exec.Command(way.CodexPath, "--remote", "unix://"+way.Socket, "resume", way.ThreadID)
 	screen.Stdin, screen.Stdout, screen.Stderr = os.Stdin, os.Stdout, os.Stderr
 	screen.Dir = rec.Workspace
-	screen.Env = append(supervisor.BaseEnv(a.getenv), "CODEX_HOME="+way.Home, "COLORTERM="+a.getenv("COLORTERM"),
-		"PATH="+a.getenv("PATH")+string(filepath.ListSeparator)+codexbin.HelperDir(way.CodexPath))
+	screen.Env = append(supervisor.BaseEnv(a.getenv), "CODEX_HOME="+way.Home, "COLORTERM="+a.getenv("COLORTERM"))
+	if dir := codexbin.HelperDir(way.CodexPath); dir != "" {
+		screen.Env = append(screen.Env, "PATH="+a.getenv("PATH")+string(filepath.ListSeparator)+dir)
+	}
 	// The terminal sends its signals to the whole foreground group: the screen
 	// acts on them, we wait for it.
 	held := make(chan os.Signal, 1)

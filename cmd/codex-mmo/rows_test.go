@@ -228,9 +228,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("the demo does not say %q:\n%s", want, out)
 		}
 	}
-	if left, err := process.WithEnv("MMO_STATE_HOME", func(v string) bool { return v == p.State }); err != nil || len(left) > 0 {
-		t.Errorf("processes of the demo live on: %+v %v", left, err)
-	}
+	awaitNone(t, p)
 }
 
 // TestReadersChangeNothing: listing sessions after everything died still reads
@@ -345,9 +343,7 @@ func TestSessionThatCannotStart(t *testing.T) {
 	if v := tm.stored(); v.Status != "failed" || v.FinishedAt == nil || v.Supervised {
 		t.Errorf("status says %s (finished %v, supervised %v)", v.Status, v.FinishedAt, v.Supervised)
 	}
-	if left, err := process.WithEnv("MMO_STATE_HOME", func(v string) bool { return v == tm.place.State }); err != nil || len(left) > 0 {
-		t.Errorf("processes live on: %+v %v", left, err)
-	}
+	awaitNone(t, tm.place)
 }
 
 // failingScript lets the root's provider refuse it while a worker works.
@@ -380,4 +376,17 @@ func TestFailedRootTakesItsWorkersAlong(t *testing.T) {
 		t.Errorf("the job is %s (%q, finished %v)", j.Status, j.CancelReason, j.FinishedAt)
 	}
 	tm.assertClean()
+}
+
+// awaitNone waits for the end of every process that was started in a place: the
+// supervisor and its keeper end after they have told the last event.
+func awaitNone(t *testing.T, p *testkit.Place) {
+	t.Helper()
+	left, err := process.WithEnv("MMO_STATE_HOME", func(v string) bool { return v == p.State })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range left {
+		testkit.AwaitGone(t, id)
+	}
 }

@@ -58,7 +58,7 @@ var rights = map[string]map[Role]reach{
 	"accept":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
 	"reject":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
 	"integrate": {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"attach":  {RoleOperator: session},
+	"attach":    {RoleOperator: session},
 	"stop":      {RoleOperator: session},
 	"follow":    {RoleOperator: session},
 	"audit":     {RoleOperator: session},

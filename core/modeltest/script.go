@@ -89,12 +89,11 @@ type cut struct {
 
 // condition is one test of a rule.
 type condition struct {
-	not    bool
-	where  string // user, any user, system, output, tool
-	how    string // starts, contains, has
-	text   string
-	field  string // of has
-	source string // as written, for reports
+	not   bool
+	where string // user, any user, system, output, tool
+	how   string // starts, contains, has
+	text  string
+	field string // of has
 }
 
 // holds tests the condition on what the model sees.

@@ -184,6 +184,7 @@ type Patch struct {
 	Flagged  []string `json:"flagged,omitempty"`
 	Refused  []string `json:"refused,omitempty"`
 	Problems []string `json:"problems,omitempty"` // what the capture does not carry whole
+	Whole    bool     `json:"whole"`              // nothing of the work is in the worktree alone
 }
 
 // InboxState tells whether whoever spawned a job knows what became of it.

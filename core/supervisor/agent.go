@@ -185,22 +185,21 @@ const hostDeathWait = 2 * time.Second
 // save commits the actor's record, with more in the same transaction.
 func (a *agent) save(ctx context.Context, more func(tx *store.Tx, c *change) error) error {
 	rec := a.rec
-	err := a.sup.commit(ctx, func(tx *store.Tx, c *change) error {
+	return a.sup.commit(ctx, func(tx *store.Tx, c *change) error {
 		if err := tx.PutAgentRun(&rec); err != nil {
 			return err
+		}
+		c.before = func() {
+			a.mu.Lock()
+			c.wake = a.jobID == "" // who waits for the root's thread looks at its run
+			a.recorded = rec
+			a.mu.Unlock()
 		}
 		if more == nil {
 			return nil
 		}
 		return more(tx, c)
 	})
-	if err != nil {
-		return err
-	}
-	a.mu.Lock()
-	a.recorded = rec
-	a.mu.Unlock()
-	return nil
 }
 
 // snapshot returns the last committed record, for other goroutines.

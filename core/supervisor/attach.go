@@ -59,10 +59,13 @@ func (s *Supervisor) awaitRootThread(ctx context.Context) (*store.AgentRun, erro
 			return nil, core.Errorf(core.KindRuntime, "session %s is %s: no terminal can be attached", s.session, rec.Status).
 				WithRemedy("see `codex-mmo status %s`", s.session)
 		}
-		if root := s.rootAgent(); root != nil {
-			if run := root.snapshot(); run.ThreadID != "" && rec.Status != core.SessionStarting {
-				return &run, nil
-			}
+		root := s.rootAgent()
+		if root == nil || chanClosed(root.ended) {
+			return nil, core.Errorf(core.KindRuntime, "the root of session %s does not work: %s", s.session, firstOf(rec.Error, "it has ended")).
+				WithRemedy("see `codex-mmo status %s`", s.session)
+		}
+		if run := root.snapshot(); run.ThreadID != "" && len(run.Handle) > 0 && rec.Status != core.SessionStarting {
+			return &run, nil
 		}
 		select {
 		case <-changed:
@@ -81,6 +84,9 @@ func (s *Supervisor) attached(ctx context.Context, pid int) error {
 	}
 	mine := recordOf(id)
 	err = s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
+		if !rec.Status.Admitting() {
+			return core.Errorf(core.KindRuntime, "session %s is %s meanwhile", s.session, rec.Status)
+		}
 		if rec.Client != nil && identityOf(*rec.Client).Alive() {
 			return errUnchanged
 		}

@@ -13,6 +13,8 @@ import (
 type change struct {
 	session *store.Session
 	jobs    []*store.Job
+	before  func() // runs once it is committed, before anybody is woken; may be nil
+	wake    bool   // wake those who wait for a change, even without one above
 }
 
 // putSession writes the session's record and notes the change.
@@ -27,6 +29,16 @@ func (c *change) putSession(tx *store.Tx, s *store.Session) error {
 // putJob writes a job's record under its next revision and notes the change.
 func (c *change) putJob(tx *store.Tx, j *store.Job) error {
 	j.Revision++
+	if err := tx.PutJob(j); err != nil {
+		return err
+	}
+	c.jobs = append(c.jobs, j)
+	return nil
+}
+
+// noteJob writes what changes nothing for those who wait for the job: its
+// revision stays.
+func (c *change) noteJob(tx *store.Tx, j *store.Job) error {
 	if err := tx.PutJob(j); err != nil {
 		return err
 	}
@@ -68,7 +80,10 @@ func recordFailure(err error) error {
 }
 
 func (s *Supervisor) publish(c *change) {
-	if c.session == nil && len(c.jobs) == 0 {
+	if c.before != nil {
+		c.before() // what they look at next is what was committed
+	}
+	if c.session == nil && len(c.jobs) == 0 && !c.wake {
 		return
 	}
 	s.mu.Lock()
@@ -78,9 +93,7 @@ func (s *Supervisor) publish(c *change) {
 	}
 	for _, j := range c.jobs {
 		copied := *j
-		if old := s.jobs[j.JobID]; old == nil || old.Revision < j.Revision {
-			s.jobs[j.JobID] = &copied
-		}
+		s.jobs[j.JobID] = &copied // commits are published in their order
 	}
 	close(s.changed)
 	s.changed = make(chan struct{})
@@ -127,6 +140,18 @@ func (s *Supervisor) updateJob(ctx context.Context, id string, fn func(tx *store
 
 // errUnchanged makes updateJob leave the record as it is.
 var errUnchanged = errors.New("unchanged")
+
+// noteJob changes one job without a new revision.
+func (s *Supervisor) noteJob(ctx context.Context, id string, fn func(*store.Job)) error {
+	return s.commit(ctx, func(tx *store.Tx, c *change) error {
+		j, err := tx.Job(id)
+		if err != nil {
+			return err
+		}
+		fn(j)
+		return c.noteJob(tx, j)
+	})
+}
 
 // updateSession changes the session's record. A terminal session is left as it
 // is: late events change nothing.

@@ -28,6 +28,9 @@ func (s *Supervisor) dispose(ctx context.Context, call control.Call, verb string
 	if err != nil {
 		return nil, err
 	}
+	if err := s.proveEvidence(r.JobID); err != nil {
+		return nil, err
+	}
 	err = s.updateJob(ctx, r.JobID, func(tx *store.Tx, j *store.Job) error {
 		if j.ResultState == to {
 			return errUnchanged
@@ -50,6 +53,31 @@ func (s *Supervisor) dispose(ctx context.Context, call control.Call, verb string
 	}
 	return &control.DispositionResponse{Job: s.jobView(j)}, nil
 }
+
+// proveEvidence refuses to decide over a job whose result or patch is not what
+// was recorded.
+func (s *Supervisor) proveEvidence(job string) error {
+	j, err := s.cachedJob(job)
+	if err != nil {
+		return err
+	}
+	refs := []store.FileRef{j.Result}
+	if j.Patch != nil {
+		refs = append(refs, j.Patch.File)
+	}
+	for _, ref := range refs {
+		if ref.Name == "" {
+			continue
+		}
+		if _, err := store.ReadPublished(s.cfg.Folders.JobDir(job), ref, maxEvidenceBytes); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxEvidenceBytes bounds a file that a decision rests on.
+const maxEvidenceBytes = 1 << 30
 
 // admitReason admits a call about a job that must say why.
 func (s *Supervisor) admitReason(ctx context.Context, call control.Call, verb, job, reason string) (access.Caller, error) {

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -255,6 +256,82 @@ func TestEndings(t *testing.T) {
 				t.Errorf("a stop after the end: %v", err)
 			}
 		})
+	}
+}
+
+// TestAbandonKeepsAnEnd: a supervisor that can't be kept up suspends a session at
+// work, and leaves one that is ending to be ended.
+func TestAbandonKeepsAnEnd(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ status, want core.SessionStatus }{
+		{core.SessionRunning, core.SessionSuspended},
+		{core.SessionDetached, core.SessionSuspended},
+		{core.SessionFinishing, core.SessionFinishing},
+	} {
+		r := newRig(t, core.SessionRunning)
+		if tt.status != core.SessionRunning {
+			err := r.updateSession(t.Context(), func(_ *store.Tx, rec *store.Session) error {
+				rec.Status = tt.status
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := r.abandon(t.Context(), errors.New("it crashed too often")); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := r.statuses(); got != tt.want || r.cachedSession().Error != "it crashed too often" {
+			t.Errorf("from %s the session becomes %s (%q), want %s", tt.status, got, r.cachedSession().Error, tt.want)
+		}
+	}
+}
+
+// TestInboxOfAJob: an end is news for whoever spawned it, once, unless he asked
+// for it or saw it; being told changes no revision.
+func TestInboxOfAJob(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	for _, tt := range []struct {
+		name string
+		job  store.Job
+		end  ending
+		want store.InboxState
+	}{
+		{"an end", store.Job{Status: core.JobRunning}, ending{job: core.JobCompleted}, store.InboxNew},
+		{"the end of what was told before", store.Job{Status: core.JobSuspended, Inbox: store.InboxRead}, ending{job: core.JobStopped}, store.InboxNew},
+		{"a cancel by the spawner", store.Job{Status: core.JobCancelling, Inbox: store.InboxRead}, ending{job: core.JobCancelled}, store.InboxRead},
+		{"a cancel by somebody else", store.Job{Status: core.JobCancelling}, ending{job: core.JobCancelled}, store.InboxNew},
+		{"a roll back", store.Job{Status: core.JobQueued}, ending{job: core.JobFailed, rolled: true}, ""},
+	} {
+		j := tt.job
+		if finalise(&j, tt.end, store.FileRef{}, now); j.Inbox != tt.want {
+			t.Errorf("%s: inbox %q, want %q", tt.name, j.Inbox, tt.want)
+		}
+	}
+
+	r := newRig(t, core.SessionRunning, core.JobRunning)
+	err := r.updateJob(t.Context(), "j0", func(_ *store.Tx, j *store.Job) error {
+		finalise(j, ending{job: core.JobCompleted}, store.FileRef{}, now)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, err := r.cachedJob("j0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := access.Caller{Role: access.RoleRoot}
+	r.tellCaller(root, []control.JobView{{JobID: "j0", Status: "running"}}) // what was answered just before
+	r.wg.Wait()
+	if j, _ := r.cachedJob("j0"); j.Inbox != store.InboxNew {
+		t.Errorf("an answer that showed the job at work told its end: %q", j.Inbox)
+	}
+	r.tellCaller(root, []control.JobView{{JobID: "j0", Status: "completed"}})
+	r.wg.Wait()
+	if j, _ := r.cachedJob("j0"); j.Inbox != store.InboxRead || j.Revision != ended.Revision {
+		t.Errorf("after it was told the inbox is %q at revision %d, want read at %d", j.Inbox, j.Revision, ended.Revision)
 	}
 }
 

@@ -44,6 +44,14 @@ func (a *agent) readState(ctx context.Context, age engineAge) error {
 // unseen, or continue after a turn that was lost. It never sends an input
 // twice.
 func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age engineAge) error {
+	// The thread knows best whether a turn runs, whoever started it.
+	a.rec.ActiveTurnID = ""
+	if age == engineSame {
+		a.rec.ActiveTurnID = state.GetActiveTurnId()
+	}
+	if err := a.save(ctx, nil); err != nil {
+		return err
+	}
 	in, err := a.lastInput(ctx)
 	if err != nil || in == nil {
 		return err
@@ -58,6 +66,12 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 		return a.settleTurn(ctx, in, turn, age)
 	case store.InputTurnDone:
 		return a.finishPublished(ctx)
+	case store.InputTurnLost: // a crash came before its continuation was recorded
+		return a.sendNew(ctx, nil, "recovery", recoveryText)
+	case store.InputLost:
+		return a.sendNew(ctx, nil, "recovery", in.Text)
+	case store.InputRejected:
+		return core.Errorf(core.KindAppServer, "the thread of agent %s refused input %s", a.rec.Agent, in.InputID)
 	}
 	return nil
 }
@@ -122,10 +136,7 @@ const unknownWait = 5 * time.Second
 // thread to it as a new one.
 func (a *agent) resend(ctx context.Context, in *store.Input) error {
 	in.State = store.InputLost
-	if err := a.saveInput(ctx, in); err != nil {
-		return err
-	}
-	return a.sendNew(ctx, "recovery", in.Text)
+	return a.sendNew(ctx, in, "recovery", in.Text)
 }
 
 // applied records that the thread has the input. Its turn may be over already.
@@ -177,16 +188,19 @@ func (a *agent) settleTurn(ctx context.Context, in *store.Input, turn *hostpb.Tu
 func (a *agent) continueLost(ctx context.Context, in *store.Input) error {
 	now := a.sup.cfg.now().UTC()
 	in.State, in.EndedAt = store.InputTurnLost, &now
-	if err := a.saveInput(ctx, in); err != nil {
-		return err
-	}
-	return a.sendNew(ctx, "recovery", recoveryText)
+	return a.sendNew(ctx, in, "recovery", recoveryText)
 }
 
-// sendNew records a new input and sends it.
-func (a *agent) sendNew(ctx context.Context, origin, text string) error {
+// sendNew records a new input, together with the end of the one that it
+// replaces (nil: that is on record), and sends it.
+func (a *agent) sendNew(ctx context.Context, old *store.Input, origin, text string) error {
 	in := a.sup.newInput(a.ref, origin, text)
 	err := a.sup.commit(ctx, func(tx *store.Tx, _ *change) error {
+		if old != nil {
+			if err := tx.PutInput(old); err != nil {
+				return err
+			}
+		}
 		if err := tx.AppendInput(in); err != nil {
 			return err
 		}

@@ -23,6 +23,9 @@ func (s *Supervisor) Integrate(ctx context.Context, call control.Call, r control
 	}
 	s.integrating.Lock() // one at a time: each works on the tree that the one before left
 	defer s.integrating.Unlock()
+	if err := s.proveEvidence(r.JobID); err != nil {
+		return nil, err
+	}
 	j, err := s.beginIntegration(ctx, callerName(caller), r)
 	if err != nil {
 		return nil, err
@@ -83,10 +86,17 @@ func (s *Supervisor) integrate(ctx context.Context, j *store.Job, allowFlagged b
 	return s.abandonIntegration(context.WithoutCancel(ctx), j.JobID, err)
 }
 
-// abandonIntegration takes the intent back after a failure, and taints the
-// session when the workspace could not be put right.
+// unsettled marks a failure to find out, or to put right, what the workspace
+// holds.
+type unsettled struct{ error }
+
+func (e unsettled) Unwrap() error { return e.error }
+
+// abandonIntegration takes the intent back after a failure. Only where the
+// workspace is proven to be as it was may the intent be forgotten; otherwise it
+// stays on record and the session is tainted.
 func (s *Supervisor) abandonIntegration(ctx context.Context, job string, cause error) error {
-	tainted := errors.Is(cause, workspace.ErrTaint)
+	tainted := errors.Is(cause, workspace.ErrTaint) || errors.As(cause, new(unsettled))
 	err := s.updateJob(ctx, job, func(tx *store.Tx, j *store.Job) error {
 		j.Integrating = tainted // a later start must not think it settled
 		return s.audit(tx, "agent_patch_not_integrated", job, "supervisor", map[string]any{"error": cause.Error()})
@@ -110,7 +120,7 @@ func integrationError(cause error) error {
 		remedy = "look at these files; integrate with allow_flagged if they are wanted"
 	case errors.Is(cause, workspace.ErrRefused), errors.Is(cause, workspace.ErrScope):
 		remedy = "reject the result and say what the worker may change"
-	case errors.Is(cause, workspace.ErrTaint):
+	case errors.Is(cause, workspace.ErrTaint), errors.As(cause, new(unsettled)):
 		remedy = "the workspace needs manual repair; the session is durably tainted"
 	}
 	e := core.Errorf(core.KindRuntime, "the patch was not integrated: %w", cause)
@@ -127,7 +137,10 @@ func (s *Supervisor) undoIntegration(ctx context.Context, job string, cause erro
 	if err == nil {
 		_, err = repo.Undo(ctx, s.journal(job))
 	}
-	return s.abandonIntegration(ctx, job, errors.Join(cause, err))
+	if err != nil {
+		cause = unsettled{errors.Join(cause, err)}
+	}
+	return s.abandonIntegration(ctx, job, cause)
 }
 
 // finishIntegration records that the files are there, and drops what a roll
@@ -164,7 +177,10 @@ func (s *Supervisor) settleIntegrations(ctx context.Context) error {
 		outcome, err := repo.Resume(ctx, s.journal(j.JobID))
 		switch {
 		case err != nil:
-			err = s.abandonIntegration(ctx, j.JobID, err)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			err = s.abandonIntegration(ctx, j.JobID, unsettled{err})
 		case outcome.State == workspace.Applied:
 			if _, err := s.finishIntegration(ctx, "supervisor", j.JobID); err != nil {
 				return err

@@ -24,7 +24,10 @@ import (
 
 // launch brings up a new agent: host, engine, thread, first input.
 func (a *agent) launch(ctx context.Context) error {
-	err := a.prepareWorktree(ctx)
+	err := a.mayLaunch()
+	if err == nil {
+		err = a.prepareWorktree(ctx)
+	}
 	if err == nil {
 		err = a.startHost(ctx)
 	}
@@ -41,6 +44,23 @@ func (a *agent) launch(ctx context.Context) error {
 		return err
 	}
 	return a.reconcile(ctx, state, engineNew)
+}
+
+// mayLaunch refuses to start processes for a job that was cancelled, or a
+// session that began to end, between its admission and now.
+func (a *agent) mayLaunch() error {
+	status := a.sup.cachedSession().Status
+	if !status.Admitting() && (a.jobID != "" || status != core.SessionStarting) {
+		return core.Errorf(core.KindRuntime, "the session is %s", status)
+	}
+	if a.jobID == "" {
+		return nil
+	}
+	j, err := a.sup.cachedJob(a.jobID)
+	if err == nil && (j.Status.Terminal() || j.Status == core.JobCancelling) {
+		err = core.Errorf(core.KindRuntime, "the job is %s", j.Status)
+	}
+	return err
 }
 
 // startHost starts a host plugin for the agent and connects to it. The intent

@@ -83,11 +83,30 @@ func (s *Supervisor) recoverAgent(rec *store.AgentRun) error {
 	}
 	a := s.newAgent(rec, role)
 	if rec.Host.Process.PID == 0 && rec.Generation == 0 {
+		if s.rolledBack(rec.JobID) { // a crash cut the roll back of its batch
+			a.kill(&killReason{status: core.JobFailed, text: "atomic batch launch rolled back", rolled: true})
+			a.start((*agent).nothing)
+			return nil
+		}
 		a.start((*agent).launch)
 		return nil
 	}
 	a.start((*agent).readopt)
 	return nil
+}
+
+// rolledBack reports whether another member of a job's batch was rolled back.
+func (s *Supervisor) rolledBack(job string) bool {
+	j, err := s.cachedJob(job)
+	if err != nil {
+		return false
+	}
+	for _, other := range s.allJobs() {
+		if other.BatchID == j.BatchID && other.RolledBack {
+			return true
+		}
+	}
+	return false
 }
 
 func (a *agent) nothing(context.Context) error { return nil }

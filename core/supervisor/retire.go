@@ -45,7 +45,19 @@ func (a *agent) finishPublished(ctx context.Context) error {
 		a.log.Error("retiring the agent", "err", err)
 		return nil
 	}
-	return a.dropWorktree(ctx)
+	a.dropOwnWorktree(ctx)
+	return nil
+}
+
+// dropOwnWorktree drops the agent's worktree, if it has one that may go. One
+// that can't be removed stays, and is tried again by the next supervisor.
+func (a *agent) dropOwnWorktree(ctx context.Context) {
+	if a.jobID == "" {
+		return
+	}
+	if err := a.dropWorktree(context.WithoutCancel(ctx)); err != nil {
+		a.log.Error("the job's worktree stays", "err", err)
+	}
 }
 
 // retireLeftover is how an actor begins whose job is over while its processes
@@ -71,7 +83,9 @@ func (a *agent) retireKilled(reason *killReason) {
 	}
 	if err := a.endKilled(ctx, e); err != nil {
 		a.sup.fatal(err)
+		return
 	}
+	a.dropOwnWorktree(ctx)
 }
 
 // endKilled publishes the ending of a killed job after its processes are gone.
@@ -133,7 +147,7 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 		if failed != nil {
 			j.Warning = failed.Error()
 		}
-		return c.putJob(tx, j)
+		return c.noteJob(tx, j)
 	})
 	return errors.Join(err, failed)
 }

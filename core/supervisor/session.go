@@ -47,8 +47,13 @@ func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
 	if !rec.Status.Admitting() && !(rec.Status == core.SessionStarting && broken) {
 		return false, nil
 	}
-	if news := s.news(); len(news) > 0 && !broken && s.mayWake(rec) {
-		return s.wake(ctx, news)
+	if news := s.news(); len(news) > 0 && !broken {
+		if s.mayWake(rec) {
+			return s.wake(ctx, news)
+		}
+		if rec.Client != nil {
+			return false, nil // whoever looks on is told in the next turn
+		}
 	}
 	if !over {
 		return false, nil
@@ -305,7 +310,10 @@ func (s *Supervisor) abandon(ctx context.Context, cause error) error {
 	}
 	return s.ending(func() error {
 		return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-			rec.Status, rec.Error = core.SessionSuspended, cause.Error()
+			rec.Error = cause.Error()
+			if rec.Status.CanBecome(core.SessionSuspended) { // an end under way stays one, for the next to finish
+				rec.Status = core.SessionSuspended
+			}
 			return s.audit(tx, "session_suspended", "", "supervisor", map[string]any{"error": cause.Error()})
 		})
 	})

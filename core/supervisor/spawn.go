@@ -16,6 +16,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/store"
+	"github.com/codex-mmo/codex-mmo/core/workspace"
 )
 
 // Bounds of a spawn.
@@ -60,6 +61,8 @@ func checkSpecs(specs []control.SpawnSpec) error {
 			return core.Errorf(core.KindValue, "agent %q takes no literal_task", spec.Agent).WithRemedy("say in `task` what it is to do")
 		case utf8.RuneCountInString(spec.Task) > maxTaskRunes:
 			return core.Errorf(core.KindValue, "the task of agent %q is longer than %d characters", spec.Agent, maxTaskRunes)
+		case workspace.CheckScope(spec.WriteScope) != nil:
+			return workspace.CheckScope(spec.WriteScope)
 		case len(spec.Attachments) > 0:
 			return core.Errorf(core.KindValue, "agent %q takes no attachments", spec.Agent)
 		}

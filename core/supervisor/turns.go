@@ -41,7 +41,7 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	now := a.sup.cfg.now().UTC()
 	in.State, in.TurnStatus, in.EndedAt = store.InputTurnDone, t.status, &now
 	a.rec.ActiveTurnID, a.rec.LastTurnID = "", t.id
-	delete(a.lastText, t.id)
+	defer delete(a.lastText, t.id) // after it was published: a kill may come before
 	if t.status != "completed" {
 		return a.turnFailed(ctx, in, t)
 	}
@@ -166,7 +166,8 @@ func (a *agent) endRoot(tx *store.Tx, c *change, in *store.Input, e ending, ref 
 	if err != nil || rec.Status.Terminal() {
 		return err
 	}
-	if in == nil && rec.RootDone && rec.RootResultKind == string(core.ResultFinal) {
+	interactive := rec.Kind == kindInteractive
+	if in == nil && !interactive && rec.RootDone && rec.RootResultKind == string(core.ResultFinal) {
 		return nil // it had said its last word before it broke: that stands
 	}
 	if e.kind != "" {
@@ -180,7 +181,7 @@ func (a *agent) endRoot(tx *store.Tx, c *change, in *store.Input, e ending, ref 
 	rec.RootDone = true
 	// A person at a terminal decides what comes after a turn, whatever its end.
 	switch {
-	case rec.Kind != kindInteractive || e.session == core.SessionSuspended:
+	case !interactive:
 		rec.RootOutcome = string(e.session)
 	case in == nil: // it broke outside of a turn: a resume may mend it
 		rec.RootOutcome = string(core.SessionSuspended)
@@ -199,7 +200,8 @@ func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
 	if text == "" && e.failure != nil {
 		text = e.failure.Message
 	}
-	if j.Inbox == "" && !e.rolled { // of a roll back the spawn's own answer tells
+	// Of a roll back the spawn's own answer tells, of a cancel the cancel's.
+	if !e.rolled && !(j.Status == core.JobCancelling && j.Inbox == store.InboxRead) {
 		j.Inbox = store.InboxNew
 	}
 	if j.Status == core.JobCancelling {

@@ -98,7 +98,7 @@ func (s *Supervisor) offer(tx *store.Tx, c *change, jobs []*store.Job) error {
 			continue
 		}
 		rec.Inbox = store.InboxOffered
-		if err := c.putJob(tx, rec); err != nil {
+		if err := c.noteJob(tx, rec); err != nil {
 			return err
 		}
 	}
@@ -134,7 +134,11 @@ func inboxText(mark string, jobs []*store.Job) string {
 func (s *Supervisor) tellCaller(caller access.Caller, jobs []control.JobView) {
 	var ids []string
 	for _, v := range jobs {
-		if j, err := s.cachedJob(v.JobID); err == nil && (j.Inbox == store.InboxNew || j.Inbox == store.InboxOffered) {
+		j, err := s.cachedJob(v.JobID)
+		if err != nil || string(j.Status) != v.Status {
+			continue // it has ended since the answer was made: that is news
+		}
+		if j.Inbox == store.InboxNew || j.Inbox == store.InboxOffered {
 			ids = append(ids, v.JobID)
 		}
 	}
@@ -152,7 +156,7 @@ func (s *Supervisor) tellCaller(caller access.Caller, jobs []control.JobView) {
 					continue
 				}
 				j.Inbox = store.InboxRead
-				if err := c.putJob(tx, j); err != nil {
+				if err := c.noteJob(tx, j); err != nil {
 					return err
 				}
 			}
@@ -187,16 +191,22 @@ func (a *agent) steerInbox(ctx context.Context, turn string) error {
 	if len(news) == 0 {
 		return nil
 	}
+	err := a.sup.commit(ctx, func(tx *store.Tx, c *change) error {
+		if err := a.sup.offer(tx, c, news); err != nil {
+			return err
+		}
+		return a.sup.audit(tx, "root_told", "", "supervisor", map[string]any{"jobs": jobIDs(news), "turn_id": turn})
+	})
+	if err != nil {
+		return err
+	}
 	c, cancel := short(ctx)
 	defer cancel()
-	answer, err := a.host.Steer(c, a.steerRequest(turn, inboxText("[inbox]", news)))
-	if err != nil {
+	// A turn that is over already takes no text; agent_status tells all the same.
+	if _, err := a.host.Steer(c, a.steerRequest(turn, inboxText("[inbox]", news))); err != nil {
 		return hostError("telling the root of its workers", err)
 	}
-	if answer.GetFailure() != nil {
-		return nil // the turn is over already; the next one is told
-	}
-	return a.sup.commit(ctx, func(tx *store.Tx, c *change) error { return a.sup.offer(tx, c, news) })
+	return nil
 }
 
 // turnOfPerson notes the end of a turn that no input of ours started.

@@ -67,6 +67,17 @@ func (a *agent) prepareWorktree(ctx context.Context) error {
 	if err := folders.MakeDir(filepath.Dir(dir)); err != nil {
 		return err
 	}
+	j, err := a.sup.cachedJob(a.jobID)
+	if err != nil {
+		return err
+	}
+	if j.Worktree != nil { // made before a crash; nothing has worked there yet
+		_, err := repo.Worktree(worktreeOf(j.Worktree))
+		return err
+	}
+	if err := repo.RemoveUnrecorded(ctx, dir); err != nil {
+		return err
+	}
 	w, err := repo.AddWorktree(ctx, dir)
 	if err != nil {
 		return err
@@ -87,7 +98,7 @@ func worktreeOf(w *store.Worktree) workspace.Worktree {
 // into a failure when it left its scope.
 func (a *agent) capture(ctx context.Context, e *ending) (*store.Patch, error) {
 	j, err := a.sup.cachedJob(a.jobID)
-	if err != nil || j.Worktree == nil || j.Worktree.Removed {
+	if err != nil || j.Worktree == nil || j.Worktree.Removed || j.Patch != nil {
 		return nil, err
 	}
 	if err := a.stopEngine(ctx, false); err != nil {
@@ -117,7 +128,7 @@ func (a *agent) capture(ctx context.Context, e *ending) (*store.Patch, error) {
 }
 
 func patchRecord(c *workspace.Capture, ref store.FileRef) *store.Patch {
-	p := &store.Patch{File: ref, BaseTree: c.BaseTree, Tree: c.Tree, Total: len(c.Changes)}
+	p := &store.Patch{Whole: c.Whole(), File: ref, BaseTree: c.BaseTree, Tree: c.Tree, Total: len(c.Changes)}
 	for _, change := range c.Changes {
 		path := workspace.QuotePath(change.Path)
 		p.Changed = append(p.Changed, path)
@@ -148,11 +159,12 @@ func plainPaths(paths []string) []string {
 	return list
 }
 
-// dropWorktree removes a job's working tree. Its capture is proven: the tree
-// is kept in the private git folder and the record names it.
+// dropWorktree removes a job's working tree, once its capture is proven to hold
+// all of it (the tree is kept in the private git folder and the record names
+// it), or when nothing ever worked there.
 func (a *agent) dropWorktree(ctx context.Context) error {
 	j, err := a.sup.cachedJob(a.jobID)
-	if err != nil || j.Worktree == nil || j.Worktree.Removed || j.Patch == nil {
+	if err != nil || j.Worktree == nil || j.Worktree.Removed || !(j.Patch != nil && j.Patch.Whole || j.RolledBack) {
 		return err
 	}
 	repo, err := a.sup.repository(ctx)
@@ -162,8 +174,5 @@ func (a *agent) dropWorktree(ctx context.Context) error {
 	if err := repo.Remove(ctx, worktreeOf(j.Worktree)); err != nil && !errors.Is(err, workspace.ErrLost) {
 		return err
 	}
-	return a.sup.updateJob(ctx, a.jobID, func(_ *store.Tx, j *store.Job) error {
-		j.Worktree.Removed = true
-		return nil
-	})
+	return a.sup.noteJob(ctx, a.jobID, func(j *store.Job) { j.Worktree.Removed = true })
 }

@@ -62,28 +62,22 @@ func (i *integration) do(ctx context.Context, n int, act func(n int) error) erro
 	return nil
 }
 
-// errMeanwhile says that somebody else changed a path since it was looked at.
-var errMeanwhile = errors.New("it was changed meanwhile")
-
 // remove deletes the path of step n.
 func (i *integration) remove(n int) error {
 	s := i.rec.Steps[n]
 	i.step("delete", string(s.Path))
-	return i.unlink(string(s.Path), s.Before)
+	return i.unlink(n, s.Before)
 }
 
-// unlink deletes a file or link that is as expected.
-func (i *integration) unlink(path string, now content) error {
-	dir, name, err := i.tree.parent(path)
+// unlink deletes the file or link at the path of step n, which must be as
+// expected.
+func (i *integration) unlink(n int, now content) error {
+	s, err := i.spot(n)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }()
-	if err := i.expect(dir, name, now); err != nil {
-		return err
-	}
-	i.touch(path)
-	return unix.Unlinkat(int(dir.Fd()), name, 0)
+	defer s.close()
+	return i.touching(n, func() error { return s.take(now) })
 }
 
 // write puts the new content of step n in place.
@@ -99,59 +93,38 @@ func (i *integration) write(n int) error {
 // put replaces what is at a path, which must be as expected, by a content that
 // lies in the journal.
 func (i *integration) put(n int, now, to content, source string) error {
-	path, temp := string(i.rec.Steps[n].Path), i.rec.temp(n)
+	path := string(i.rec.Steps[n].Path)
 	i.step("write", path)
-	dir, name, err := i.tree.parent(path)
+	s, err := i.spot(n)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }()
+	defer s.close()
 	if to.Mode == modeLink {
-		err = i.makeLink(dir, temp, to, source)
+		err = i.makeLink(s.dir, s.temp, to, source)
 	} else {
-		err = i.makeFile(dir, temp, to, source)
+		err = i.makeFile(s.dir, s.temp, to, source)
 	}
 	if err != nil {
 		return err
 	}
 	i.step("place", path)
-	if err := i.expect(dir, name, now); err != nil {
-		return err
-	}
-	i.touch(path)
-	if now.Mode != modeAbsent {
-		return unix.Renameat(int(dir.Fd()), temp, int(dir.Fd()), name)
-	}
-	return giveName(dir, temp, name)
+	return i.touching(n, func() error { return s.give(now) })
 }
 
-// giveName gives a temporary file a name that must be free. A hard link does not
-// replace anything; where the file system has none, a rename must do.
-func giveName(dir *os.File, temp, name string) error {
-	fd := int(dir.Fd())
-	err := unix.Linkat(fd, temp, fd, name, 0)
-	switch {
-	case err == nil:
-		return unix.Unlinkat(fd, temp, 0)
-	case errors.Is(err, fs.ErrExist):
-		return errMeanwhile
+// touching notes that this process may have changed the path of step n, unless
+// it found it to be somebody else's and left it so.
+func (i *integration) touching(n int, act func() error) error {
+	path := string(i.rec.Steps[n].Path)
+	if i.touched == nil || i.touched[path] {
+		return act()
 	}
-	return unix.Renameat(fd, temp, fd, name)
-}
-
-// expect fails when a name does not hold what it should.
-func (i *integration) expect(dir *os.File, name string, want content) error {
-	now, err := contentAt(dir, name, len(i.rec.BaseTree))
-	if err == nil && !now.same(want) {
-		err = errMeanwhile
+	i.touched[path] = true
+	err := act()
+	if errors.Is(err, errMeanwhile) {
+		delete(i.touched, path)
 	}
 	return err
-}
-
-func (i *integration) touch(path string) {
-	if i.touched != nil {
-		i.touched[path] = true
-	}
 }
 
 // makeFile makes a temporary file of a content in the journal.

@@ -139,6 +139,8 @@ func TestNotCapturable(t *testing.T) {
 	}
 	problems := []workspace.Problem{
 		{Kind: workspace.EmptyFolder, Path: "empty"},
+		{Kind: workspace.IgnoredFile, Path: "ignored/"},
+		{Kind: workspace.IgnoredFile, Path: "y.log"},
 		{Kind: workspace.SpecialFile, Path: "was"},
 		{Kind: workspace.SpecialMode, Path: "su"},
 		{Kind: workspace.Submodule, Path: "module"},
@@ -147,6 +149,77 @@ func TestNotCapturable(t *testing.T) {
 	slices.SortFunc(problems, func(a, b workspace.Problem) int { return strings.Compare(string(a.Kind), string(b.Kind)) })
 	if diff := cmp.Diff(problems, c.Problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhole: a capture is whole unless content would be gone with the worktree.
+// What .gitignore ignores is named, a hundred at most, and not counted.
+func TestWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit(map[string]string{"a": "a\n", ".gitignore": "*.log\n/out/\n", "tracked.log": "x", "hollow/.gitkeep": ""})
+	w.gitIn(w.top, []byte("160000 "+w.git("rev-parse", "HEAD")+"\tmodule\n"), "update-index", "--index-info")
+	w.commitTree(w.git("write-tree"))
+	r := w.open()
+	tests := []struct {
+		name string
+		work func(dir string)
+		want bool
+		kind workspace.ProblemKind // of the one problem; "" for none
+	}{
+		{"nothing", func(string) {}, true, ""},
+		{"an edit", func(dir string) { w.write(dir, map[string]string{"a": "b\n", "tracked.log": "y"}) }, true, ""},
+		{"an ignored file", func(dir string) { w.write(dir, map[string]string{"new.log": "x"}) }, true, workspace.IgnoredFile},
+		{"an empty folder", func(dir string) { must(t, os.Mkdir(filepath.Join(dir, "e"), 0o755)) }, true, workspace.EmptyFolder},
+		{"a mode", func(dir string) { must(t, os.Chmod(filepath.Join(dir, "a"), 0o644|os.ModeSetuid)) }, true, workspace.SpecialMode},
+		{"a pointer", func(dir string) {
+			w.write(dir, map[string]string{"lfs": "version https://git-lfs.github.com/spec/v1\n"})
+		}, true, workspace.LFSPointer},
+		{"work in a submodule", func(dir string) { w.write(dir, map[string]string{"module/x": "x"}) }, false, workspace.Submodule},
+		{"commits of a nested repository", func(dir string) { nest(w, filepath.Join(dir, "n"), "/bin/false") }, false, workspace.NestedRepository},
+		{"a pipe", func(dir string) { must(t, mkfifo(filepath.Join(dir, "p"))) }, false, workspace.SpecialFile},
+	}
+	for _, tt := range tests {
+		wt := w.add(r)
+		tt.work(wt.Dir)
+		c := w.capture(r, wt)
+		var kinds []workspace.ProblemKind
+		for _, p := range c.Problems {
+			kinds = append(kinds, p.Kind)
+		}
+		if ok := len(kinds) == 0 && tt.kind == "" || len(kinds) == 1 && kinds[0] == tt.kind; !ok || c.Whole() != tt.want {
+			t.Errorf("%s: Whole = %t with the problems %q, want %t with %q", tt.name, c.Whole(), kinds, tt.want, tt.kind)
+		}
+	}
+	if c := (workspace.Capture{Problems: []workspace.Problem{{Kind: workspace.OtherFilesystem}}}); c.Whole() {
+		t.Error("a capture without what is on a mount is whole")
+	}
+	wt := w.add(r)
+	for n := range 150 {
+		w.write(wt.Dir, map[string]string{fmt.Sprintf("%03d.log", n): "x"})
+	}
+	if c := w.capture(r, wt); len(c.Problems) != 100 || c.Problems[99].Path != "099.log" {
+		t.Errorf("of 150 ignored files %d are named, want the first 100", len(c.Problems))
+	}
+}
+
+// TestIgnoredWorkspace: the workspace's own folder, which a checkout makes, is
+// no work of the worker; what is put there is named when it is ignored.
+func TestIgnoredWorkspace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit(map[string]string{"a": "a\n", ".gitignore": "/out/\n"})
+	must(t, os.MkdirAll(filepath.Join(w.top, "out/deep"), 0o755))
+	r, err := w.openAt(filepath.Join(w.top, "out/deep"))
+	must(t, err)
+	wt := w.add(r)
+	if c := w.capture(r, wt); len(c.Problems) != 0 {
+		t.Errorf("problems of a fresh worktree = %v, want none", c.Problems)
+	}
+	w.write(wt.Cwd(), map[string]string{"x": "x"})
+	want := []workspace.Problem{{Kind: workspace.IgnoredFile, Path: "out/"}}
+	if c := w.capture(r, wt); !slices.Equal(c.Problems, want) {
+		t.Errorf("problems = %v, want %v", c.Problems, want)
 	}
 }
 

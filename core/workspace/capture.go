@@ -11,8 +11,8 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 )
 
-// Capture is what a writer made of its base tree. Its objects are in the
-// private git folder and on disk; Keep keeps them.
+// Capture is what a writer made of its base tree. What Integrate needs of both
+// trees is in the private git folder and on disk; Keep keeps it.
 type Capture struct {
 	BaseTree   string    `json:"base_tree"`
 	Tree       string    `json:"tree"` // equals BaseTree when nothing changed
@@ -23,9 +23,21 @@ type Capture struct {
 	SHA256     string    `json:"sha256"` // of Patch, hex
 }
 
+// Whole tells whether the capture carries all that the worker made, so that
+// nothing is lost with the worktree. What .gitignore ignores, modes that git
+// does not know and empty folders don't count; Problems names them.
+func (c *Capture) Whole() bool {
+	for _, p := range c.Problems {
+		if p.Kind.loses() {
+			return false
+		}
+	}
+	return true
+}
+
 // Capture compares the files of a worktree with its base tree: what the worker
 // committed, what it left changed and what it added, all the same. Ignored
-// files are not captured. Bytes are taken as they are; the worker must have
+// files are not captured, but named. Bytes are taken as they are; the worker must have
 // ended. The scope is relative to the workspace (see Plan).
 //
 // Spec: A066, R124 (paths out of scope are named, whatever their state in the
@@ -44,6 +56,9 @@ func (r *Repo) Capture(ctx context.Context, w Worktree, writeScope []string) (*C
 	}
 	if c.Changes, err = r.changes(ctx, c.BaseTree, c.Tree); err != nil {
 		return nil, err
+	}
+	if err := r.own(ctx, c.BaseTree, c.Tree); err != nil {
+		return nil, core.Errorf(core.KindOS, "capturing worktree %s: %w", w.Dir, err)
 	}
 	pointers, err := r.pointers(ctx, c.Changes)
 	if err != nil {

@@ -54,16 +54,9 @@ func (r *Repo) changes(ctx context.Context, base, tree string) ([]Change, error)
 	if err := r.checkTrees(ctx, base, tree); err != nil || base == tree {
 		return nil, err
 	}
-	out, err := r.git.output(ctx, maxListing, call{
-		args:   []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", "--no-ext-diff", base, tree},
-		gitDir: r.private,
-	})
+	changes, err := r.compare(ctx, base, tree)
 	if err != nil {
-		return nil, core.Errorf(core.KindRuntime, "comparing tree %s with %s: %w", base, tree, err)
-	}
-	changes, err := parseChanges(out)
-	if err != nil {
-		return nil, core.Errorf(core.KindRuntime, "comparing tree %s with %s: %w", base, tree, err)
+		return nil, err
 	}
 	if len(changes) > maxChanges {
 		return nil, core.Errorf(core.KindValue, "the patch changes %d paths; at most %d are taken", len(changes), maxChanges)
@@ -79,6 +72,20 @@ func (r *Repo) changes(ctx context.Context, base, tree string) ([]Change, error)
 		c.Class, c.Reason = Classify([]byte(c.Path), c.OldMode, c.NewMode, c.link)
 	}
 	refuseTwice(changes)
+	return changes, nil
+}
+
+// compare has git compare two trees; -t lists folders that differ, too.
+func (r *Repo) compare(ctx context.Context, base, tree string, more ...string) ([]Change, error) {
+	args := []string{"diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--ignore-submodules=none", "--no-ext-diff"}
+	out, err := r.git.output(ctx, maxListing, call{args: append(append(args, more...), base, tree), gitDir: r.private})
+	var changes []Change
+	if err == nil {
+		changes, err = parseChanges(out)
+	}
+	if err != nil {
+		return nil, core.Errorf(core.KindRuntime, "comparing tree %s with %s: %w", base, tree, err)
+	}
 	return changes, nil
 }
 

@@ -22,6 +22,7 @@
 //	<state>/git/<hash>/          private git folder, 24 hex digits of the
 //	                             sha256 of the repository's common git folder
 //	  objects/info/alternates    the user's objects
+//	  objects/pack               what captured patches need of them (see Keep)
 //	  info/attributes            every conversion switched off
 //	  worktrees/<hash>/          one registration per worktree
 //	  refs/mmo/<name>            trees that Keep was asked to keep

@@ -14,7 +14,8 @@ import (
 type Plan struct {
 	// Journal is the folder of this integration alone, an absolute path below
 	// the state root. Integrate makes it. It holds what a roll back needs until
-	// the caller, having recorded the outcome, drops it with Discard.
+	// the caller, having recorded the outcome, drops it with Discard. One whose
+	// integration was rolled back may be used again.
 	Journal string
 
 	BaseTree string // what the writer began with
@@ -123,6 +124,7 @@ type integration struct {
 	index   map[string]int  // path -> place in rec.Steps
 	touched map[string]bool // paths that this process may have changed; nil: any may be
 	trace   func(step string)
+	renames renames
 }
 
 func (r *Repo) newIntegration(p *Plan) (*integration, error) {
@@ -151,7 +153,7 @@ func (r *Repo) openIntegration(journal string) (*integration, error) {
 		t.close()
 		return nil, core.Errorf(core.KindOS, "opening the journal %s: %w", journal, err)
 	}
-	return &integration{repo: r, path: journal, tree: t, journal: j, index: map[string]int{}, trace: func(string) {}}, nil
+	return &integration{repo: r, path: journal, tree: t, journal: j, index: map[string]int{}, trace: func(string) {}, renames: r.renames}, nil
 }
 
 func (i *integration) close() {

@@ -322,6 +322,62 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// TestJournalAfterRollBack: a journal whose integration left the tree as it was,
+// for sure, is used anew; another's is not, and nothing in it is removed.
+func TestJournalAfterRollBack(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []string{"stage", "save edit", "plan", "write edit", "mark applied"} {
+		w, r, plan := edited(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		plan.Trace = func(step string) {
+			if step == stop {
+				cancel()
+				must(t, os.Chmod(plan.Journal, 0o500)) // also stops what asks for no context
+			}
+			if step == "mark rolled back" {
+				must(t, os.Chmod(plan.Journal, 0o700))
+			}
+		}
+		if os.Getuid() == 0 { // whom modes don't stop
+			plan.Trace = func(step string) {
+				if step == stop {
+					cancel()
+					w.write(w.top, map[string]string{"edit": "mine\n"})
+				}
+			}
+		}
+		_, first := r.Integrate(ctx, plan)
+		cancel()
+		must(t, os.Chmod(plan.Journal, 0o700))
+		w.write(w.top, map[string]string{"edit": "old\n"})
+		plan.Trace = nil
+		out, err := r.Integrate(t.Context(), plan)
+		if first == nil { // it was applied, so it is over
+			if core.KindOf(err) != core.KindValue {
+				t.Errorf("Integrate again after it was applied = %v, want a ValueError", err)
+			}
+			continue
+		}
+		if err != nil || out.State != workspace.Applied || snapshotOf(t, filepath.Join(w.top, "edit")) != "new\n" {
+			t.Errorf("stopped at %q (%v), Integrate again = %v, want it applied", stop, first, err)
+		}
+	}
+}
+
+// TestForeignJournal: a folder that holds anything else is no journal, and
+// stays as it is.
+func TestForeignJournal(t *testing.T) {
+	t.Parallel()
+	w, r, plan := edited(t)
+	must(t, os.Mkdir(plan.Journal, 0o700))
+	w.write(plan.Journal, map[string]string{"rolled-back": "", "patch.diff": "evidence\n"})
+	keep := w.unchanged(w.root, "state/git")
+	if _, err := r.Integrate(t.Context(), plan); core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), `"patch.diff"`) {
+		t.Errorf("Integrate = %v, want a ValueError naming patch.diff", err)
+	}
+	keep()
+}
+
 // TestPermissionsStay: a changed file keeps its permissions, a new one has
 // those of the umask.
 func TestPermissionsStay(t *testing.T) {

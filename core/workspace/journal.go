@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"golang.org/x/sys/unix"
 
@@ -66,6 +67,10 @@ func oldName(n int) string { return fmt.Sprintf("old-%06d", n) }
 // temp is the name of step n's temporary file, in the folder of its path.
 func (r *record) temp(n int) string { return fmt.Sprintf(".mmo-%s-%06d.tmp", r.Token, n) }
 
+// aside is the name beside step n's path that what was there is moved to, to be
+// looked at before it goes.
+func (r *record) aside(n int) string { return fmt.Sprintf(".mmo-%s-%06d.aside", r.Token, n) }
+
 func (r *record) paths() []string {
 	var paths []string
 	for _, s := range r.Steps {
@@ -74,8 +79,9 @@ func (r *record) paths() []string {
 	return paths
 }
 
-// makeJournal makes the folder of an integration. One that another began in
-// is refused.
+// makeJournal makes the folder of an integration. One that another began in is
+// refused, unless that is proven to have left the tree as it was: then it begins
+// anew. The caller holds the lock.
 func (r *Repo) makeJournal(path string) error {
 	if !filepath.IsAbs(path) || within(path, r.top) {
 		return core.Errorf(core.KindValue, "journal %q must be an absolute path outside the working tree", path)
@@ -87,10 +93,50 @@ func (r *Repo) makeJournal(path string) error {
 	if err != nil {
 		return core.Errorf(core.KindOS, "opening the journal %s: %w", path, err)
 	}
-	if len(entries) > 0 {
-		return core.Errorf(core.KindValue, "journal %s is in use by another integration", path)
+	if len(entries) == 0 {
+		return nil
 	}
-	return nil
+	for _, e := range entries {
+		if !journalFile.MatchString(e.Name()) {
+			return core.Errorf(core.KindValue, "folder %s holds %q and can't be a journal", path, e.Name()).
+				WithRemedy("name a folder that is used for nothing else")
+		}
+	}
+	over, err := r.isRolledBack(path)
+	if err != nil {
+		return err
+	}
+	if !over {
+		return core.Errorf(core.KindValue, "journal %s is in use by another integration", path).
+			WithRemedy("wait for its end; one that a crash cut off is ended when its session starts again")
+	}
+	if err := discard(path); err != nil {
+		return err
+	}
+	return folders.MakeDir(path)
+}
+
+// journalFile is the name of a file of a journal, or of one that publish was
+// cut off at.
+var journalFile = regexp.MustCompile(`^((new|old)-[0-9]{6}|\.?(plan\.json|applied|undo|rolled-back)(\.[A-Z2-7]{8}\.tmp)?)$`)
+
+// isRolledBack tells whether an integration ended with the tree as it was, or
+// never got to where it may touch that.
+func (r *Repo) isRolledBack(journal string) (bool, error) {
+	i, err := r.openIntegration(journal)
+	if err != nil {
+		return false, err
+	}
+	defer i.close()
+	planned, err := i.readRecord()
+	if err != nil || !planned {
+		return err == nil, err
+	}
+	over, err := i.marked(rolledBackName)
+	if err != nil {
+		err = core.Errorf(core.KindOS, "reading the journal %s: %w", journal, err)
+	}
+	return over, err
 }
 
 func (i *integration) publishRecord() error {
@@ -242,8 +288,24 @@ func (r *Repo) Discard(ctx context.Context, journal string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(journal); err != nil {
-		return core.Errorf(core.KindOS, "removing the journal %s of an integration that is %s: %w", journal, outcome.State, err)
+	if err := discard(journal); err != nil {
+		return core.Errorf(core.KindRuntime, "the integration is %s: %w", outcome.State, err)
+	}
+	return nil
+}
+
+// discard removes a journal, the plan first: without it the marks of how it
+// ended are not needed, without them it would be carried out.
+func discard(journal string) error {
+	err := os.Remove(filepath.Join(journal, planName))
+	if err == nil {
+		err = syncFolder(journal)
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.RemoveAll(journal)
+	}
+	if err != nil {
+		return core.Errorf(core.KindOS, "removing the journal %s: %w", journal, err)
 	}
 	return nil
 }

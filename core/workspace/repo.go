@@ -39,6 +39,7 @@ type Repo struct {
 	private string // the private git folder
 	prefix  string // the workspace relative to the top level; "" when they are one
 	opts    Options
+	renames renames
 }
 
 // Open finds the repository of a workspace, an absolute real path, and prepares
@@ -67,6 +68,7 @@ func Open(ctx context.Context, workspace string, opts *Options) (*Repo, error) {
 		git:     git{path: opts.Git, home: filepath.Join(base, "home")},
 		private: filepath.Join(base, hex.EncodeToString(sum[:12])),
 		opts:    *opts,
+		renames: renames{free: renameFree, swap: renameSwap},
 	}
 	if r.prefix, err = filepath.Rel(p.top, workspace); err != nil || r.prefix == "." {
 		r.prefix = ""
@@ -144,8 +146,12 @@ func (r *Repo) treeOf(ctx context.Context, id string) (string, error) {
 // refName is what Keep takes: parts of lower case letters, digits and dashes.
 var refName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*(/[a-z0-9][a-z0-9-]*)*$`)
 
-// Keep makes a private ref refs/mmo/<name> to a captured tree, so that nothing
-// ever prunes its objects. The user's refs are not touched.
+// Keep makes a private ref refs/mmo/<name> to a captured tree: the name under
+// which git finds it. Nothing prunes the private git folder, and Capture put
+// there all that an integration reads, so a captured tree can be integrated even
+// when the user's own objects of its base are pruned. The rest of the tree, which
+// the worker did not change, is the user's alone. The user's refs are not
+// touched.
 func (r *Repo) Keep(ctx context.Context, name, tree string) error {
 	if !refName.MatchString(name) || len(name) > 200 {
 		return core.Errorf(core.KindValue, "%q is no name for a kept tree", name)

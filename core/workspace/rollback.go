@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/codex-mmo/codex-mmo/core"
 )
 
@@ -92,11 +90,12 @@ func (i *integration) undo(cause error) error {
 // that can't be restored.
 func (i *integration) rollBack() error {
 	bad := &PathError{Err: ErrTaint}
+	stuck := map[int]bool{} // step -> what lies beside its path could not be brought back
 	for n, s := range i.rec.Steps {
-		if err := i.removeTemp(n); err != nil {
+		if err := i.reclaim(n); err != nil {
+			stuck[n] = true
 			bad.add(string(s.Path), err.Error())
-		}
-		if !s.Before.isBlob() {
+		} else if !s.Before.isBlob() {
 			i.attempt(bad, n, i.unwrite)
 		}
 	}
@@ -113,7 +112,7 @@ func (i *integration) rollBack() error {
 		}
 	}
 	for n, s := range i.rec.Steps {
-		if s.Before.isBlob() {
+		if s.Before.isBlob() && !stuck[n] {
 			i.attempt(bad, n, i.restore)
 		}
 	}
@@ -160,20 +159,17 @@ func (i *integration) now(n int) (content, error) {
 	})
 }
 
-func (i *integration) removeTemp(n int) error {
-	dir, _, err := i.tree.parent(string(i.rec.Steps[n].Path))
+// reclaim clears up beside the path of step n, see spot.reclaim.
+func (i *integration) reclaim(n int) error {
+	s, err := i.spot(n)
 	if gone(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer func() { _ = dir.Close() }()
-	if _, mode, err := lstatAt(dir, i.rec.temp(n)); err != nil || mode == modeAbsent {
-		return err
-	}
-	i.step("remove temporary", string(i.rec.Steps[n].Path))
-	return unix.Unlinkat(int(dir.Fd()), i.rec.temp(n), 0)
+	defer s.close()
+	return s.reclaim()
 }
 
 // unwrite takes away the file of a step that made a new one.
@@ -189,7 +185,7 @@ func (i *integration) unwrite(n int) error {
 		return errForeign
 	}
 	i.step("undo", string(s.Path))
-	return i.unlink(string(s.Path), now)
+	return i.unlink(n, now)
 }
 
 // restore brings back the file of a step that changed or deleted one.

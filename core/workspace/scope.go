@@ -14,16 +14,39 @@ type scope struct {
 	fold  bool
 }
 
+// CheckScope refuses a write scope that does not lie in its workspace, and
+// names the entry. It is what Capture and Integrate ask of a scope, for a
+// caller that wants to know before it makes a worktree. It is pure.
+func CheckScope(entries []string) error {
+	for _, entry := range entries {
+		reason := ""
+		switch clean := path.Clean(entry); {
+		case entry == "":
+			reason = "it is empty"
+		case strings.ContainsRune(entry, 0):
+			reason = "it holds a NUL"
+		case path.IsAbs(entry):
+			reason = "it is absolute"
+		case clean == "..", strings.HasPrefix(clean, "../"):
+			reason = "it leads out"
+		default:
+			continue
+		}
+		return core.Errorf(core.KindValue, "write scope %q does not lie in the workspace: %s", entry, reason).
+			WithRemedy("name files or folders by their path from the workspace's folder, as in \"src\"; \".\" is all of it")
+	}
+	return nil
+}
+
 // newScope takes the entries of a scope, each relative to the workspace: a file
 // or a folder, "." for the whole workspace. None may leave the workspace.
 func (r *Repo) newScope(entries []string) (*scope, error) {
+	if err := CheckScope(entries); err != nil {
+		return nil, err
+	}
 	s := &scope{fold: r.opts.FoldCase}
 	for _, entry := range entries {
-		clean := path.Clean(entry)
-		if entry == "" || path.IsAbs(entry) || clean == ".." || strings.HasPrefix(clean, "../") || strings.ContainsRune(entry, 0) {
-			return nil, core.Errorf(core.KindValue, "write scope %q does not lie in the workspace", entry)
-		}
-		if full := path.Join(r.prefix, clean); full != "." {
+		if full := path.Join(r.prefix, entry); full != "." {
 			s.roots = append(s.roots, s.spell(full))
 		} else {
 			s.roots = append(s.roots, "")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -29,7 +30,20 @@ const (
 	SpecialMode      ProblemKind = "special mode"      // setuid, setgid or sticky; captured without
 	EmptyFolder      ProblemKind = "empty folder"      // git has no folders; not captured
 	OtherFilesystem  ProblemKind = "other file system" // a mount; not captured
+	IgnoredFile      ProblemKind = "ignored file"      // .gitignore ignores it; not captured. A folder's path ends in a slash
 )
+
+// maxIgnored bounds how many ignored files and folders a capture names.
+const maxIgnored = 100
+
+// loses tells whether content that a worker made is in the worktree alone.
+func (k ProblemKind) loses() bool {
+	switch k {
+	case NestedRepository, Submodule, SpecialFile, OtherFilesystem:
+		return true
+	}
+	return false
+}
 
 // Problem names something that a capture does not carry whole.
 type Problem struct {
@@ -47,6 +61,7 @@ type walker struct {
 	visit    func(file) error
 	problems []Problem
 	entries  int
+	ignored  int // how many of the problems are ignored files
 }
 
 // file is a file or link that the walk found.
@@ -143,6 +158,9 @@ func (w *walker) untracked(ctx context.Context, level []entry) ([]entry, error) 
 	var next []entry
 	for _, e := range level {
 		if ignored[e.path] {
+			if err := w.ignore(e); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if !e.isFolder {
@@ -158,6 +176,45 @@ func (w *walker) untracked(ctx context.Context, level []entry) ([]entry, error) 
 		next = append(next, below...)
 	}
 	return next, nil
+}
+
+// ignore names an ignored file or folder. As a checkout holds only what the
+// base has, it was made by the worker; but for the workspace's own folder (see
+// makeFolders), which must have got something in it.
+func (w *walker) ignore(e entry) error {
+	path := e.path
+	if e.isFolder {
+		if bare, err := w.bare(path); err != nil || bare {
+			return err
+		}
+		path += "/"
+	}
+	if w.ignored < maxIgnored {
+		w.ignored++
+		w.problem(IgnoredFile, path)
+	}
+	return nil
+}
+
+// bare tells whether a folder on the way to the workspace's folder, or that
+// itself, holds nothing else.
+func (w *walker) bare(path string) (bool, error) {
+	rest, ok := strings.CutPrefix(w.repo.prefix+"/", path+"/")
+	for ok {
+		dir, err := w.tree.folder(path)
+		if err != nil {
+			return false, err
+		}
+		names, err := readNames(dir)
+		if err = errors.Join(err, dir.Close()); err != nil || rest == "" {
+			return len(names) == 0, err
+		}
+		var next string
+		next, rest, _ = strings.Cut(rest, "/")
+		ok = len(names) == 1 && names[0] == next
+		path = join(path, next)
+	}
+	return false, nil
 }
 
 func (w *walker) problem(kind ProblemKind, path string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -292,6 +293,57 @@ func TestRemove(t *testing.T) {
 	keep()
 }
 
+// TestRemoveUnrecorded removes whatever AddWorktree left at any point, and only
+// that, and only from the folder that is for worktrees.
+func TestRemoveUnrecorded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.commit(map[string]string{"a": "a\n"})
+	r := w.open()
+	home := filepath.Join(w.state, "worktrees")
+	dir := filepath.Join(home, "job")
+	must(t, r.RemoveUnrecorded(t.Context(), dir)) // not even the folder worktrees is there
+	must(t, os.Mkdir(home, 0o700))
+	add := func() {
+		_, err := r.AddWorktree(t.Context(), dir)
+		must(t, err)
+	}
+	tests := []struct {
+		name string
+		make func()
+	}{
+		{"nothing", func() {}},
+		{"a folder alone", func() { must(t, os.Mkdir(dir, 0o700)) }},
+		{"a whole worktree", add},
+		{"one half erased", func() { add(); must(t, os.RemoveAll(dir)) }},
+		{"one without its .git", func() { add(); must(t, os.Remove(filepath.Join(dir, ".git"))) }},
+	}
+	for _, tt := range tests {
+		tt.make()
+		if err := r.RemoveUnrecorded(t.Context(), dir); err != nil {
+			t.Errorf("%s: RemoveUnrecorded = %v", tt.name, err)
+		}
+		if left, err := os.ReadDir(home); err != nil || len(left) != 0 {
+			t.Errorf("%s: %v is left (%v)", tt.name, left, err)
+		}
+		if left, err := os.ReadDir(filepath.Join(r.GitDir(), "worktrees")); err != nil || len(left) != 0 {
+			t.Errorf("%s: registrations left: %v, %v", tt.name, left, err)
+		}
+	}
+	w.write(home, map[string]string{"foreign/x": "x", "file": "x", "link": "link:" + w.top})
+	inTrees := w.add(r).Dir
+	for _, bad := range []string{
+		w.top, w.state, home, home + "/", "worktrees/x", filepath.Join(home, "foreign/x"), home + "/../git", inTrees,
+		filepath.Join(home, "foreign"), filepath.Join(home, "file"), filepath.Join(home, "link"),
+	} {
+		keep := w.unchanged(w.root)
+		if err := r.RemoveUnrecorded(t.Context(), bad); core.KindOf(err) != core.KindValue {
+			t.Errorf("RemoveUnrecorded(%q) = %v, want a ValueError", bad, err)
+		}
+		keep()
+	}
+}
+
 // TestScope reads as the rules of a write scope do.
 func TestScope(t *testing.T) {
 	t.Parallel()
@@ -323,6 +375,14 @@ func TestScope(t *testing.T) {
 		if _, err := r.Capture(t.Context(), *wt, []string{bad}); core.KindOf(err) != core.KindValue {
 			t.Errorf("scope %q = %v, want a ValueError", bad, err)
 		}
+		var refusal *core.Error
+		err := workspace.CheckScope([]string{"src", bad})
+		if !errors.As(err, &refusal) || refusal.Kind != core.KindValue || refusal.Remedy == "" || !strings.Contains(err.Error(), strconv.Quote(bad)) {
+			t.Errorf("CheckScope(src, %q) = %v, want a ValueError with a remedy that names it", bad, err)
+		}
+	}
+	if err := workspace.CheckScope([]string{".", "src", "src/", "..x", "./a/../b"}); err != nil {
+		t.Errorf("CheckScope = %v, want nil", err)
 	}
 	folded, err := workspace.Open(t.Context(), filepath.Join(w.top, "ws"), &workspace.Options{Git: gitPath(t), StateDir: w.state, FoldCase: true})
 	must(t, err)

@@ -29,6 +29,10 @@ type Worktree struct {
 // Cwd returns the folder of the tree that stands for the workspace.
 func (w Worktree) Cwd() string { return filepath.Join(w.Dir, w.Prefix) }
 
+// worktreesName is the folder of the state root whose worktrees may be removed
+// without a record.
+const worktreesName = "worktrees"
+
 // reserve is the free space that a checkout leaves, in bytes.
 const reserve = 64 << 20
 
@@ -257,6 +261,48 @@ func (r *Repo) Remove(ctx context.Context, w Worktree) error {
 	}
 	if err := r.erase(w.Dir); err != nil {
 		return core.Errorf(core.KindOS, "removing worktree %s: %w", w.Dir, err)
+	}
+	return nil
+}
+
+// RemoveUnrecorded removes the worktree at dir that AddWorktree made, whole or
+// half, for a caller that was cut off before it recorded it: the folder and its
+// registration. One that is not there is fine. The path must lie directly in
+// the folder worktrees of the state root, and what is there must be registered
+// or an empty folder, which is all that AddWorktree leaves; anything else stays.
+func (r *Repo) RemoveUnrecorded(ctx context.Context, dir string) error {
+	home := filepath.Join(r.opts.StateDir, worktreesName)
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir || filepath.Dir(dir) != home {
+		return core.Errorf(core.KindValue, "%q does not lie directly in %s and stays", dir, home)
+	}
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	t, err := openTree(home) // not through a link
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return core.Errorf(core.KindOS, "looking at %s: %w", home, err)
+	}
+	defer t.close()
+	_, mode, err := t.lstat(filepath.Base(dir))
+	if err == nil && mode == modeFolder && !r.registered(dir) {
+		err = unix.Unlinkat(int(t.dir.Fd()), filepath.Base(dir), unix.AT_REMOVEDIR)
+		if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, fs.ErrExist) {
+			return core.Errorf(core.KindValue, "%q is not a worktree of repository %q and stays", dir, r.top).
+				WithRemedy("look at what is in it, and move it away")
+		}
+	} else if err == nil && mode != modeFolder && mode != modeAbsent {
+		return core.Errorf(core.KindValue, "%q is no folder and stays", dir).WithRemedy("move it away")
+	}
+	if err == nil {
+		err = r.erase(dir)
+	}
+	if err != nil {
+		return core.Errorf(core.KindOS, "removing the unrecorded worktree %s: %w", dir, err)
 	}
 	return nil
 }
