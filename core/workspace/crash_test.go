@@ -26,12 +26,13 @@ type order struct {
 	Step            int    // the number of the step before which it dies
 	Spoil           string // a path that somebody edits just before the step Spoiled
 	Spoiled         string
+	Old             bool // on a file system that can't swap names
 }
 
 // MarshalJSON leaves the function of the plan out.
 func (o order) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{
-		"Git": o.Git, "State": o.State, "Top": o.Top, "Step": o.Step, "Spoil": o.Spoil, "Spoiled": o.Spoiled,
+		"Git": o.Git, "State": o.State, "Top": o.Top, "Step": o.Step, "Spoil": o.Spoil, "Spoiled": o.Spoiled, "Old": o.Old,
 		"Plan": map[string]any{
 			"Journal": o.Plan.Journal, "BaseTree": o.Plan.BaseTree, "Tree": o.Plan.Tree,
 			"AllowFlagged": o.Plan.AllowFlagged, "Scope": o.Plan.Scope,
@@ -51,6 +52,9 @@ func crash() int {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 65
+	}
+	if o.Old {
+		r.OldFilesystem()
 	}
 	n := 0
 	o.Plan.Trace = func(step string) {

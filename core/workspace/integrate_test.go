@@ -323,45 +323,55 @@ func TestJournal(t *testing.T) {
 }
 
 // TestJournalAfterRollBack: a journal whose integration left the tree as it was,
-// for sure, is used anew; another's is not, and nothing in it is removed.
+// for sure, is used anew.
 func TestJournalAfterRollBack(t *testing.T) {
 	t.Parallel()
-	for _, stop := range []string{"stage", "save edit", "plan", "write edit", "mark applied"} {
+	for _, stop := range []string{"stage", "place edit", "sync"} {
 		w, r, plan := edited(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		plan.Trace = func(step string) {
 			if step == stop {
 				cancel()
-				must(t, os.Chmod(plan.Journal, 0o500)) // also stops what asks for no context
-			}
-			if step == "mark rolled back" {
-				must(t, os.Chmod(plan.Journal, 0o700))
-			}
-		}
-		if os.Getuid() == 0 { // whom modes don't stop
-			plan.Trace = func(step string) {
-				if step == stop {
-					cancel()
-					w.write(w.top, map[string]string{"edit": "mine\n"})
-				}
+				w.write(w.top, map[string]string{"edit": "mine\n"})
 			}
 		}
 		_, first := r.Integrate(ctx, plan)
 		cancel()
-		must(t, os.Chmod(plan.Journal, 0o700))
-		w.write(w.top, map[string]string{"edit": "old\n"})
+		w.reset()
 		plan.Trace = nil
 		out, err := r.Integrate(t.Context(), plan)
-		if first == nil { // it was applied, so it is over
-			if core.KindOf(err) != core.KindValue {
-				t.Errorf("Integrate again after it was applied = %v, want a ValueError", err)
+		if stop == "sync" { // it had been written and was applied
+			if first != nil || core.KindOf(err) != core.KindValue {
+				t.Errorf("Integrate = %v, again = %v, want it applied, then a ValueError", first, err)
 			}
 			continue
 		}
-		if err != nil || out.State != workspace.Applied || snapshotOf(t, filepath.Join(w.top, "edit")) != "new\n" {
-			t.Errorf("stopped at %q (%v), Integrate again = %v, want it applied", stop, first, err)
+		if first == nil || err != nil || out.State != workspace.Applied || snapshotOf(t, filepath.Join(w.top, "edit")) != "new\n" {
+			t.Errorf("stopped before %q: Integrate = %v, again = %v, want it applied then", stop, first, err)
 		}
 	}
+}
+
+// TestJournalInUse: an integration that did not end keeps its journal until
+// Resume ended it.
+func TestJournalInUse(t *testing.T) {
+	t.Parallel()
+	w, r, plan := edited(t)
+	n := slices.Index(integrationSteps(t, w, r, plan), "place edit")
+	if _, died := crashing(t, order{Git: gitPath(t), State: w.state, Top: w.top, Plan: *plan, Step: n}); !died {
+		t.Fatal("the other process did not die")
+	}
+	keep := w.unchanged(w.root, "state/git")
+	_, err := r.Integrate(t.Context(), plan)
+	var refusal *core.Error
+	if !errors.As(err, &refusal) || refusal.Kind != core.KindValue || refusal.Remedy == "" || !strings.Contains(err.Error(), "in use by another integration") {
+		t.Errorf("Integrate with the journal of one that was cut off = %v, want a ValueError with a remedy", err)
+	}
+	keep()
+	_, err = r.Resume(t.Context(), plan.Journal)
+	must(t, err)
+	_, err = r.Integrate(t.Context(), plan)
+	must(t, err)
 }
 
 // TestForeignJournal: a folder that holds anything else is no journal, and
