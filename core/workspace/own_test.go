@@ -25,6 +25,7 @@ func TestBaseIsPruned(t *testing.T) {
 	r := w.open()
 	wt := w.add(r)
 	must(t, os.RemoveAll(filepath.Join(wt.Dir, "gone")))
+	must(t, os.Remove(filepath.Join(wt.Dir, "swap")))
 	must(t, os.Rename(filepath.Join(wt.Dir, "moved"), filepath.Join(wt.Dir, "a/moved")))
 	w.write(wt.Dir, map[string]string{"a/b/edit": "new\n", "copy/z": "z\n", "link": "link:a/b", "mode": "exec:m\n", "swap/in": "in\n"})
 	c := w.capture(r, wt)
