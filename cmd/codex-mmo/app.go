@@ -119,6 +119,10 @@ func (a *app) readSession(ctx context.Context, f folders.Folders, id string) (re
 			return err
 		})
 	})
+	var e *core.Error
+	if core.KindOf(err) == core.KindNotFound && asError(err, &e) && e.Remedy == "" {
+		err = e.WithRemedy("see `codex-mmo sessions`")
+	}
 	return rec, err
 }
 

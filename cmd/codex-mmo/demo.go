@@ -65,9 +65,13 @@ func (a *app) demo(ctx context.Context) error {
 		rows = append(rows, []string{e.State, e.Path})
 	}
 	a.table([]string{"STATE", "FILE"}, rows)
-	a.printf("\nEach step, in order: codex-mmo audit %s\nThis again:          codex-mmo status %s\n", view.SessionID, view.SessionID)
+	a.printf("\nEach step, in order: %[1]s audit %[2]s\nThis again:          %[1]s status %[2]s\n", os.Args[0], view.SessionID)
+	own, err := filepath.Abs(os.Args[0])
+	if err != nil || filepath.Base(os.Args[0]) == os.Args[0] { // found on PATH
+		own = os.Args[0]
+	}
 	a.printf("\n== Your first own session ==\n\n")
-	a.printf("Run a team in a git repository of yours:\n\n    cd YOUR-REPOSITORY\n    codex-mmo exec PROFILE \"what to do\"\n\n")
+	a.printf("Run a team in a git repository of yours:\n\n    cd YOUR-REPOSITORY\n    %s exec PROFILE \"what to do\"\n\n", own)
 	a.printf("PROFILE is the id of a bundled profile (today: offline-demo, whose models are scripted) or the path of your\n")
 	a.printf("own profile folder: copy profiles/offline-demo and read docs/PROFILES.md.\n")
 	if out.ExitCode != 0 {

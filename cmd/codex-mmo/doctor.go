@@ -21,7 +21,7 @@ func (a *app) doctorCmd() *cobra.Command {
 		Short: "Check whether everything that a session needs is there and works",
 		Long: "doctor checks, in under 5 seconds, what sessions stand on: the machine, the folders, git, Codex, the profiles\n" +
 			"(all, or the one that is named), the MCP server, the sandbox that agents' commands run in, and what earlier\n" +
-			"sessions left. Every line has a verdict, the reason, and what to do about it. It changes nothing.\n\n" +
+			"sessions left. Every line has a verdict, the reason, and what to do about it. It makes no more than the folders that any command makes.\n\n" +
 			"Exit codes: 0 nothing failed (warnings count as nothing), 1 something failed, 2 wrong command line, 130 interrupted.",
 		Example: "  codex-mmo doctor\n  codex-mmo doctor ./my-team\n  codex-mmo doctor --json | jq '.findings[] | select(.verdict != \"ok\")'",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -118,6 +118,15 @@ func TestBadGround(t *testing.T) {
 		{name: "too few arguments", args: []string{"exec", "offline-demo"}, code: 2, want: []string{"exec", "--help"}},
 		{name: "unknown command", args: []string{"frobnicate"}, code: 2, want: []string{`"frobnicate"`, "--help"}},
 		{name: "launch of nothing", args: []string{"launch"}, code: 2, want: []string{"launch", "--help"}},
+		{name: "launch without a terminal", args: []string{"launch", "offline-demo"}, code: 1, want: []string{"needs a terminal", "codex-mmo exec"}},
+		{name: "a workspace that holds our state", args: []string{"exec", "offline-demo", "go"}, env: func(t *testing.T, p *testkit.Place) []string {
+			gitInit(t, p.Dir)
+			if err := os.RemoveAll(filepath.Join(p.Workspace, ".git")); err != nil {
+				t.Fatal(err)
+			}
+			return []string{"MMO_STATE_HOME=" + filepath.Join(p.Workspace, "state")}
+		}, code: 1, want: []string{"holds our own folder", "--cwd"}},
+		{name: "a workspace in .git", args: []string{"exec", "offline-demo", "go", "--cwd", ".git"}, code: 1, want: []string{"inside a .git folder", "--cwd"}},
 		{name: "attach to too much", args: []string{"attach", "a", "b"}, code: 2, want: []string{"attach", "--help"}},
 		{name: "unknown flag", args: []string{"exec", "offline-demo", "go", "--nope"}, code: 2, want: []string{"--nope"}},
 		{name: "status of nothing", args: []string{"status"}, code: 1, want: []string{"no session yet", "codex-mmo demo"}},

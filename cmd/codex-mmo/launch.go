@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/codexbin"
@@ -29,8 +30,8 @@ func (a *app) launchCmd() *cobra.Command {
 		Use:   "launch PROFILE [\"PROMPT\"]",
 		Short: "Start a session of a team and talk to its root in Codex's own screen",
 		Long: "launch starts a session of the profile in the workspace and opens Codex's own screen on its root. Leaving the\n" +
-			"screen (/quit, Ctrl-C, a closed terminal) detaches: root and workers go on, and `codex-mmo attach` brings the\n" +
-			"screen back. `codex-mmo stop` ends the session.",
+			"screen (/quit, or a closed terminal) detaches: root and workers go on, and `codex-mmo attach` brings the screen\n" +
+			"back. Ctrl-C is Codex's own: it interrupts a turn, and leaves where there is none. `codex-mmo stop` ends the session.",
 		Example: "  codex-mmo launch offline-demo\n  codex-mmo launch ./my-team \"fix the build\" --cwd ~/src/project",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 && len(args) != 2 {
@@ -76,6 +77,9 @@ func (a *app) attachCmd() *cobra.Command {
 				return core.Errorf(core.KindRuntime, "session %s is %s: there is nothing to attach to", rec.SessionID, rec.Status).
 					WithRemedy("see `codex-mmo status %s`", rec.SessionID)
 			}
+			if err := a.needsTerminal(); err != nil {
+				return err
+			}
 			if _, err := a.bringBack(cmd.Context(), f, rec); err != nil {
 				return err
 			}
@@ -85,7 +89,7 @@ func (a *app) attachCmd() *cobra.Command {
 }
 
 func (a *app) launch(ctx context.Context, profile, cwd, prompt string) error {
-	if err := a.outside(); err != nil {
+	if err := errors.Join(a.outside(), a.needsTerminal()); err != nil {
 		return err
 	}
 	f, err := a.folders()
@@ -107,6 +111,22 @@ func (a *app) launch(ctx context.Context, profile, cwd, prompt string) error {
 		return launchError(err, rec)
 	}
 	return nil
+}
+
+// needsTerminal refuses a screen where there is none to show it on.
+func (a *app) needsTerminal() error {
+	in, ok := a.in.(*os.File)
+	if !ok || !term(in) || !isTerminal(a.out) {
+		return core.Errorf(core.KindValue, "Codex's screen needs a terminal, and stdin or stdout is none").
+			WithRemedy("use `codex-mmo exec` without one")
+	}
+	return nil
+}
+
+// term reports whether f is a terminal that can be read from.
+func term(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
+	return err == nil
 }
 
 // screenOn runs Codex's own screen on the session's root as our foreground
@@ -155,7 +175,7 @@ func (a *app) sayHowToComeBack(f folders.Folders, id string) error {
 	if err != nil {
 		return err
 	}
-	if !supervised(rec.Status) {
+	if !supervised(rec.Status) || rec.Status == core.SessionFinishing || rec.Status == core.SessionCancelling {
 		a.notice("session %s is %s; see it: codex-mmo status %s", id, rec.Status, id)
 		return nil
 	}

@@ -43,7 +43,8 @@ type screen struct {
 // open runs a command of ours in a terminal of its own.
 func (tm *team) open(args ...string) *screen {
 	tm.t.Helper()
-	s := &screen{t: tm.t, socket: filepath.Join(tm.place.Dir, "tmux")}
+	tm.screens++ // a server of its own for each: one that is killed takes a moment to go
+	s := &screen{t: tm.t, socket: filepath.Join(tm.place.Dir, fmt.Sprintf("tmux%d", tm.screens))}
 	line := testkit.Binary(tm.t)
 	for _, arg := range args {
 		line += fmt.Sprintf(" %q", arg)

@@ -35,10 +35,11 @@ type team struct {
 	session string
 	client  *control.Client
 
-	cmd    *exec.Cmd
-	stdout bytes.Buffer
-	exited chan struct{}
-	err    error // of the exec command; read after exited
+	cmd     *exec.Cmd
+	stdout  bytes.Buffer
+	exited  chan struct{}
+	screens int   // terminals that were opened
+	err     error // of the exec command; read after exited
 
 	mu      sync.Mutex
 	seen    map[process.Identity]string // identity -> role, of every process that was ever listed

@@ -161,7 +161,7 @@ type EvidenceView struct {
 	Path   string `json:"path"`
 	Size   int64  `json:"size"` // bytes
 	SHA256 string `json:"sha256"`
-	State  string `json:"state"` // present, missing, differs, growing
+	State  string `json:"state"` // present, missing, differs, growing; kept (a worktree)
 }
 
 // UsageView sums the tokens of one agent run on one route. A count that the

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -53,6 +54,12 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	if err := in.Folders.Prepare(); err != nil {
 		return nil, err
 	}
+	for _, root := range []string{in.Folders.Config, in.Folders.State, in.Folders.Runtime} {
+		if within(root, workspace) {
+			return nil, core.Errorf(core.KindValue, "workspace %s holds our own folder %s: what an agent may write must not hold it", workspace, root).
+				WithRemedy("name the folder of one project with --cwd")
+		}
+	}
 	snap, err := profile.Compile(ctx, &profile.CompileInput{Name: in.Profile, Bundled: in.Bundled, ConfigDir: in.Folders.Config})
 	if err != nil {
 		return nil, err
@@ -80,6 +87,12 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	return rec, nil
 }
 
+// within reports whether path lies in dir, or is it. Both are absolute.
+func within(path, dir string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
 // checkWorkspace returns the workspace's real path. It must be a folder inside
 // a git repository: what agents do there is told apart by git.
 func checkWorkspace(path string) (string, error) {
@@ -95,6 +108,9 @@ func checkWorkspace(path string) (string, error) {
 	}
 	if _, err := exec.LookPath("git"); err != nil {
 		return "", core.Errorf(core.KindOS, "git is not on PATH").WithRemedy("install git")
+	}
+	if slices.Contains(strings.Split(abs, string(filepath.Separator)), ".git") {
+		return "", core.Errorf(core.KindValue, "workspace %s lies inside a .git folder", abs).WithRemedy("name the working tree with --cwd")
 	}
 	for dir := abs; ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {

@@ -99,6 +99,7 @@ func (s *Supervisor) abandonIntegration(ctx context.Context, job string, cause e
 	tainted := errors.Is(cause, workspace.ErrTaint) || errors.As(cause, new(unsettled))
 	err := s.updateJob(ctx, job, func(tx *store.Tx, j *store.Job) error {
 		j.Integrating = tainted // a later start must not think it settled
+		j.Warning = "the patch was not integrated: " + cause.Error()
 		return s.audit(tx, "agent_patch_not_integrated", job, "supervisor", map[string]any{"error": cause.Error()})
 	})
 	if tainted {
@@ -147,7 +148,7 @@ func (s *Supervisor) undoIntegration(ctx context.Context, job string, cause erro
 // back would have needed.
 func (s *Supervisor) finishIntegration(ctx context.Context, caller, job string) (*store.Job, error) {
 	err := s.updateJob(context.WithoutCancel(ctx), job, func(tx *store.Tx, j *store.Job) error {
-		j.Integrating, j.ResultState = false, core.ResultIntegrated
+		j.Integrating, j.ResultState, j.Warning = false, core.ResultIntegrated, ""
 		return s.audit(tx, "agent_patch_integrated", job, caller, map[string]any{"tree": j.Patch.Tree, "paths": j.Patch.Total})
 	})
 	if err != nil {

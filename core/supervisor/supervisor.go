@@ -218,6 +218,9 @@ func (s *Supervisor) leave() (Outcome, error) {
 		g.close()
 	}
 	s.wg.Wait()
+	if s.cachedSession().Status.Terminal() {
+		_ = os.Remove(s.cfg.Folders.RuntimeDir(s.session)) // empty by now, or not ours to empty
+	}
 	if o, ok := outcomeOf(cause); ok {
 		return o, nil
 	}

@@ -250,6 +250,9 @@ func ListEvidence(sessionDir string, jobDir func(string) string, rec *store.Sess
 		if j.Patch != nil {
 			add(j.JobID, jobDir(j.JobID), j.Patch.File)
 		}
+		if w := j.Worktree; w != nil && !w.Removed {
+			list = append(list, control.EvidenceView{Owner: j.JobID, Name: "worktree", Path: w.Dir, State: "kept"})
+		}
 		add(j.JobID, jobDir(j.JobID), j.Events)
 		if j.Events.Name == "" {
 			grow(j.JobID, jobDir(j.JobID), "events.jsonl")

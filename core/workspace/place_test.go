@@ -53,9 +53,7 @@ func TestNoSaveIsLost(t *testing.T) {
 						want = maps.Clone(after)
 					}
 					want[path] = "file 644 mine\n"
-					got := snapshot(t, w.top, ".git")
-					maps.DeleteFunc(got, func(_, what string) bool { return strings.HasPrefix(what, "folder") })
-					if diff := cmp.Diff(want, got); diff != "" {
+					if diff := cmp.Diff(want, files(t, w.top)); diff != "" {
 						t.Errorf("%s saved before %q, Integrate = %v (-want +got):\n%s", path, steps[n], err, diff)
 					}
 				}
@@ -89,6 +87,51 @@ func TestSaveAtTheLastLook(t *testing.T) {
 	}
 }
 
+// TestSaveInTheRollBack: the patch is whole, but that can't be recorded; then an
+// editor saves a path right when it is taken back. The save stays, the rest is
+// old.
+func TestSaveInTheRollBack(t *testing.T) {
+	t.Parallel()
+	for _, old := range []bool{false, true} {
+		for _, at := range []struct{ step, path string }{
+			{"swap edit", "edit"}, {"move aside dir/added", "dir/added"}, {"swap gone", "gone"},
+		} {
+			w, r, plan := edited(t)
+			if old {
+				r.OldFilesystem()
+			}
+			back := false
+			plan.Trace = func(step string) {
+				switch {
+				case step == "mark applied":
+					back = true
+					must(t, os.MkdirAll(filepath.Join(plan.Journal, "applied/in the way"), 0o700))
+				case back && step == at.step:
+					w.save(filepath.Join(w.top, at.path), "mine\n")
+				}
+			}
+			_, err := r.Integrate(t.Context(), plan)
+			var named *workspace.PathError
+			if errors.As(err, &named); !errors.Is(err, workspace.ErrTaint) || !slices.Equal(named.Paths, []string{at.path}) {
+				t.Errorf("%s saved before %q of the roll back: Integrate = %v, want ErrTaint naming it", at.path, at.step, err)
+			}
+			want := map[string]string{"edit": "file 644 old\n", "gone": "file 644 gone\n", "other": "file 644 other\n"}
+			want[at.path] = "file 644 mine\n"
+			if diff := cmp.Diff(want, files(t, w.top)); diff != "" {
+				t.Errorf("old file system: %t; %s saved before %q of the roll back (-want +got):\n%s", old, at.path, at.step, diff)
+			}
+		}
+	}
+}
+
+// files is a snapshot of the user's tree without its folders.
+func files(t *testing.T, top string) map[string]string {
+	t.Helper()
+	all := snapshot(t, top, ".git")
+	maps.DeleteFunc(all, func(_, what string) bool { return strings.HasPrefix(what, "folder") })
+	return all
+}
+
 // TestTwoSavesAtTheLastLook: a second save comes while the first is brought
 // back. The last one has the name, the other is kept beside it and named.
 func TestTwoSavesAtTheLastLook(t *testing.T) {
@@ -104,7 +147,8 @@ func TestTwoSavesAtTheLastLook(t *testing.T) {
 	}
 	_, err := r.Integrate(t.Context(), plan)
 	kept, _ := filepath.Glob(filepath.Join(w.top, ".mmo-*.aside"))
-	if !errors.Is(err, workspace.ErrTaint) || len(kept) != 1 || !strings.Contains(err.Error(), filepath.Base(kept[0])) {
+	var named *workspace.PathError
+	if errors.As(err, &named); !errors.Is(err, workspace.ErrTaint) || !slices.Equal(named.Paths, []string{"edit"}) || len(kept) != 1 || !strings.Contains(err.Error(), filepath.Base(kept[0])) {
 		t.Fatalf("Integrate = %v, want ErrTaint naming one of %q", err, kept)
 	}
 	if got := snapshotOf(t, kept[0]) + snapshotOf(t, filepath.Join(w.top, "edit")); got != "first\nsecond\n" {

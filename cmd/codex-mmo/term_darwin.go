@@ -1,0 +1,6 @@
+package main
+
+import "golang.org/x/sys/unix"
+
+// getTermios is the request that only a terminal answers.
+const getTermios = unix.TIOCGETA
