@@ -175,3 +175,50 @@ func TestKilledTerminalDetaches(t *testing.T) {
 		t.Errorf("screens live on: %+v %v", left, err)
 	}
 }
+
+// interruptedScript lets a person interrupt the lead while it waits.
+const interruptedScript = `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "worker", "task": "take a while"}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 1}"], "timeout_seconds": 60}
+  step
+    say "I waited."
+
+  when any user contains "[inbox]"
+    step
+      say "I heard of it."
+
+model m-worker
+  step
+    shell "sleep 3"
+  step
+    say "DONE"
+`
+
+// TestNewsWaitsForTheTerminal: what happened while a person was there, after he
+// had interrupted the lead, is told once the terminal is gone.
+func TestNewsWaitsForTheTerminal(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, interruptedScript, 3)
+	screen := tm.open("launch", tm.profileDir())
+	shown := screen.await("Ask Codex to do anything")
+	tm.session = sessionLine.FindStringSubmatch(shown)[1]
+	tm.client = control.Dial(tm.folders.ControlSocket(tm.session), &control.ClientOptions{Build: "test", Retry: testkit.Patience})
+	screen.enter("go", "agents_wait")
+	tm.await("the wait", func(e control.FollowEvent) bool { return e.Agent == "lead" && e.Text == "calls agents_wait" })
+	screen.tmux(nil, "send-keys", "-t", "s", "Escape")
+	tm.await("the worker's end", func(e control.FollowEvent) bool { return e.Agent == "worker" && e.Status == "completed" })
+	tm.look()
+	screen.tmux(nil, "kill-server")
+	tm.await("the wake", func(e control.FollowEvent) bool {
+		return e.Agent == "lead" && strings.Contains(e.Text, "I heard of it.")
+	})
+	if out, errs, code := tm.run("stop", tm.session); code != 0 {
+		t.Errorf("stop exited %d: %s%s", code, out, errs)
+	}
+	tm.exited = make(chan struct{})
+	close(tm.exited)
+	tm.assertClean()
+}

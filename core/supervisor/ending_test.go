@@ -323,12 +323,12 @@ func TestInboxOfAJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := access.Caller{Role: access.RoleRoot}
-	r.tellCaller(root, []control.JobView{{JobID: "j0", Status: "running"}}) // what was answered just before
+	r.tellCaller(control.Call{}, root, []control.JobView{{JobID: "j0", Status: "running"}}) // what was answered just before
 	r.wg.Wait()
 	if j, _ := r.cachedJob("j0"); j.Inbox != store.InboxNew {
 		t.Errorf("an answer that showed the job at work told its end: %q", j.Inbox)
 	}
-	r.tellCaller(root, []control.JobView{{JobID: "j0", Status: "completed"}})
+	r.tellCaller(control.Call{}, root, []control.JobView{{JobID: "j0", Status: "completed"}})
 	r.wg.Wait()
 	if j, _ := r.cachedJob("j0"); j.Inbox != store.InboxRead || j.Revision != ended.Revision {
 		t.Errorf("after it was told the inbox is %q at revision %d, want read at %d", j.Inbox, j.Revision, ended.Revision)

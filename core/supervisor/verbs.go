@@ -213,7 +213,7 @@ func (s *Supervisor) Jobs(ctx context.Context, call control.Call, r control.Jobs
 			}
 		}
 	}
-	s.tellCaller(caller, answer.Jobs)
+	s.tellCaller(call, caller, answer.Jobs)
 	return answer, nil
 }
 

@@ -42,13 +42,13 @@ func (s *Supervisor) Wait(ctx context.Context, call control.Call, r control.Wait
 		changed := s.changes()
 		answer, done, err := s.waitState(r)
 		if err != nil || done || r.TimeoutSeconds == 0 {
-			return s.finishWait(caller, answer, r, !done, err)
+			return s.finishWait(call, caller, answer, r, !done, err)
 		}
 		select {
 		case <-changed:
 		case <-timer.C:
 			answer, done, err = s.waitState(r)
-			return s.finishWait(caller, answer, r, !done, err)
+			return s.finishWait(call, caller, answer, r, !done, err)
 		case <-ctx.Done():
 			if errors.Is(context.Cause(ctx), control.ErrDraining) {
 				return nil, core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
@@ -112,12 +112,12 @@ func (s *Supervisor) waitState(r control.WaitRequest) (*control.WaitResponse, bo
 	return answer, len(answer.Unfinished) == 0 || len(answer.ChangedJobIDs) > 0 || attention, nil
 }
 
-func (s *Supervisor) finishWait(caller access.Caller, answer *control.WaitResponse, r control.WaitRequest, timedOut bool, err error) (*control.WaitResponse, error) {
+func (s *Supervisor) finishWait(call control.Call, caller access.Caller, answer *control.WaitResponse, r control.WaitRequest, timedOut bool, err error) (*control.WaitResponse, error) {
 	if err != nil {
 		return nil, err
 	}
 	answer.TimedOutWaiting = timedOut
-	s.tellCaller(caller, answer.Jobs)
+	s.tellCaller(call, caller, answer.Jobs)
 	if !r.IncludeResults {
 		return answer, nil
 	}

@@ -131,7 +131,12 @@ func inboxText(mark string, jobs []*store.Job) string {
 
 // tellCaller notes that an agent has been shown jobs whose end it was not told
 // of. The answer does not wait for it.
-func (s *Supervisor) tellCaller(caller access.Caller, jobs []control.JobView) {
+func (s *Supervisor) tellCaller(call control.Call, caller access.Caller, jobs []control.JobView) {
+	// Codex 0.149.0 does not say that a turn was interrupted under a call: the
+	// answer to a call of another turn reaches nobody.
+	if active := s.runNow(caller.AgentRef).ActiveTurnID; call.TurnID != "" && call.TurnID != active {
+		return
+	}
 	var ids []string
 	for _, v := range jobs {
 		j, err := s.cachedJob(v.JobID)

@@ -100,6 +100,7 @@ func (i *integration) put(n int, now, to content, source string) error {
 		return err
 	}
 	defer s.close()
+	defer func() { _ = s.drop(s.temp) }() // it has another name when all went well
 	if to.Mode == modeLink {
 		err = i.makeLink(s.dir, s.temp, to, source)
 	} else {
