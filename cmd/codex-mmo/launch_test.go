@@ -40,7 +40,8 @@ type screen struct {
 	socket string
 }
 
-// open runs a command of ours in a terminal of its own.
+// open runs a command of ours in a terminal of its own. The terminal outlives
+// the command, and an Enter that comes too late for it, until it is killed.
 func (tm *team) open(args ...string) *screen {
 	tm.t.Helper()
 	tm.screens++ // a server of its own for each: one that is killed takes a moment to go
@@ -50,7 +51,7 @@ func (tm *team) open(args ...string) *screen {
 		line += fmt.Sprintf(" %q", arg)
 	}
 	s.tmux(append(tm.place.Env(tm.t), "TERM=screen-256color"), "-f", "/dev/null", "new-session", "-d", "-s", "s", "-x", "160", "-y", "50",
-		"-c", tm.place.Workspace, line+"; echo EXIT=$?; read never")
+		"-c", tm.place.Workspace, line+"; echo EXIT=$?; exec cat")
 	tm.t.Cleanup(func() { _ = exec.Command("tmux", "-S", s.socket, "kill-server").Run() })
 	return s
 }
