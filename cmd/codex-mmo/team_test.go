@@ -457,6 +457,7 @@ func (tm *team) assertClean(allowed ...string) {
 		return err
 	})
 	testkit.AssertNoMarked(tm.t, testkit.MarkOf(refs...))
+	testkit.AssertNoSandbox(tm.t, tm.place.Dir)
 	var secrets []string
 	for s := range maps.Keys(tm.secrets) {
 		secrets = append(secrets, s)

@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,34 @@ func AssertNoMarked(t testing.TB, match func(mark string) bool) {
 	}
 	for _, id := range found {
 		t.Errorf("process %d (%s) still lives and carries our mark", id.PID, id.Command)
+	}
+}
+
+// AssertNoSandbox fails the test for every living sandbox of Codex whose command
+// line names dir. Codex starts its file helper there with an empty environment:
+// it carries no mark.
+func AssertNoSandbox(t testing.TB, dir string) {
+	t.Helper()
+	grace := time.NewTimer(sweepGrace)
+	defer grace.Stop()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatalf("listing processes: %v", err)
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || !bytes.Contains(line, []byte(dir)) || !bytes.Contains(line, []byte("codex-linux-sandbox")) {
+			continue // an error: it ended, or belongs to somebody else
+		}
+		pid, err := strconv.Atoi(path.Base(path.Dir(file)))
+		if err != nil {
+			continue // not a process
+		}
+		id, err := process.Lookup(pid)
+		if err != nil || endsBefore(id, grace.C) {
+			continue
+		}
+		t.Errorf("process %d (%s, group %d, session %d) is a sandbox that outlived its agent", id.PID, id.Command, id.PGID, id.SID)
 	}
 }
 
