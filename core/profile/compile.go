@@ -12,18 +12,6 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 )
 
-// DriverOffline is the gateway's driver for the scripted model.
-const DriverOffline = "offline"
-
-// What a route speaks upstream.
-const (
-	WireChat      = "openai_chat"        // OpenAI Chat Completions
-	WireAnthropic = "anthropic_messages" // Anthropic Messages
-)
-
-// BillingScripted marks a route whose models are scripted: there is no price.
-const BillingScripted = "scripted"
-
 // defaultRecoveryAttempts is how often a lost host or engine of an agent is
 // replaced when its profile says nothing.
 const defaultRecoveryAttempts = 3
@@ -109,7 +97,10 @@ func (c *compiler) top() {
 	if _, ok := p.Agents[p.RootAgent]; !ok {
 		c.bad("profile.toml", "root_agent", "%q is not one of the agents", p.RootAgent)
 	}
-	c.out.Coordination = Coordination(p.Coordination)
+	c.out.Coordination = Coordination{
+		MaxDepth: p.Coordination.MaxDepth, MaxActiveAgents: p.Coordination.MaxActiveAgents,
+		MaxActiveWriters: p.Coordination.MaxActiveWriters,
+	}
 	c.within("coordination.max_depth", p.Coordination.MaxDepth, 1, 8)
 	c.within("coordination.max_active_agents", p.Coordination.MaxActiveAgents, 1, 64)
 	c.within("coordination.max_active_writers", p.Coordination.MaxActiveWriters, 0, 64)
