@@ -166,9 +166,13 @@ func (a *app) bringBack(ctx context.Context, f folders.Folders, rec *store.Sessi
 }
 
 func (a *app) startKeeper(f folders.Folders, rec *store.Session) error {
+	secrets, err := a.secretsFor(f, rec)
+	if err != nil {
+		return err
+	}
 	return supervisor.StartKeeper(&supervisor.KeeperConfig{
 		Folders: f, SessionID: rec.SessionID, Executable: rec.Binary.Path,
-		Env: a.superviseEnv(f), Secrets: map[string]string{},
+		Env: a.superviseEnv(f), Secrets: secrets,
 	})
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"path/filepath"
 	"time"
@@ -13,30 +12,36 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/store"
-	"github.com/codex-mmo/codex-mmo/core/supervisor"
-	"github.com/codex-mmo/codex-mmo/profiles"
 )
 
 func (a *app) execCmd() *cobra.Command {
-	var cwd string
+	var o sessionOptions
 	cmd := &cobra.Command{
-		Use:   "exec PROFILE \"PROMPT\"",
+		Use:   "exec [PROFILE] \"PROMPT\"",
 		Short: "Run a team on a prompt, without a screen, and print what comes of it",
 		Long: "exec starts a session of the profile in the workspace, gives the prompt to its root, shows live who does\n" +
 			"what, and prints the root's result. Interrupting it (Ctrl-C) leaves the session at work: `codex-mmo status`\n" +
 			"shows it, `codex-mmo stop` ends it.\n\n" +
 			"Exit codes: 0 completed, 1 failed or suspended, 2 wrong command line, 130 stopped, cancelled or interrupted.",
 		Example: "  codex-mmo exec offline-demo \"look around\"\n  codex-mmo exec ./my-team \"fix the build\" --cwd ~/src/project --json",
-		Args:    exactArgs("PROFILE", "PROMPT"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 && len(args) != 2 {
+				return usagef("`codex-mmo exec` takes a PROFILE and a PROMPT, or a PROMPT alone for the active profile, got %d argument(s): see `codex-mmo exec --help`", len(args))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			out, err := a.exec(cmd.Context(), args[0], cwd, args[1])
+			if len(args) == 2 {
+				o.profile = args[0]
+			}
+			out, err := a.exec(cmd.Context(), &o, args[len(args)-1])
 			if err != nil {
 				return err
 			}
 			return a.report(out)
 		},
 	}
-	cmd.Flags().StringVar(&cwd, "cwd", ".", "workspace: a folder inside a git repository")
+	o.addFlags(cmd)
 	return cmd
 }
 
@@ -51,7 +56,7 @@ type execResult struct {
 }
 
 // exec runs a session to its end and returns what came of it.
-func (a *app) exec(ctx context.Context, profile, cwd, prompt string) (*execResult, error) {
+func (a *app) exec(ctx context.Context, o *sessionOptions, prompt string) (*execResult, error) {
 	if err := a.outside(); err != nil {
 		return nil, err
 	}
@@ -60,16 +65,9 @@ func (a *app) exec(ctx context.Context, profile, cwd, prompt string) (*execResul
 		return nil, err
 	}
 	started := time.Now()
-	rec, err := supervisor.Create(ctx, &supervisor.CreateInput{
-		Folders: f, Profile: profile, Bundled: profiles.FS, Workspace: cwd, Prompt: prompt, Kind: "noninteractive",
-		Build: build(), Getenv: a.getenv, Now: started, Random: rand.Reader,
-	})
+	rec, err := a.create(ctx, f, o, prompt, "noninteractive")
 	if err != nil {
 		return nil, err
-	}
-	a.notice("session %s starts (profile %s, Codex %s)", rec.SessionID, rec.ProfileID, rec.Codex.Version)
-	if err := a.startKeeper(f, rec); err != nil {
-		return nil, launchError(err, rec)
 	}
 	view, err := a.follow(ctx, f, rec)
 	if err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -21,33 +19,35 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/supervisor"
-	"github.com/codex-mmo/codex-mmo/profiles"
 )
 
 func (a *app) launchCmd() *cobra.Command {
-	var cwd string
+	var o sessionOptions
 	cmd := &cobra.Command{
-		Use:   "launch PROFILE [\"PROMPT\"]",
+		Use:   "launch [PROFILE] [\"PROMPT\"]",
 		Short: "Start a session of a team and talk to its root in Codex's own screen",
 		Long: "launch starts a session of the profile in the workspace and opens Codex's own screen on its root. Leaving the\n" +
 			"screen (/quit, or a closed terminal) detaches: root and workers go on, and `codex-mmo attach` brings the screen\n" +
 			"back. Ctrl-C is Codex's own: it interrupts a turn, and leaves where there is none. `codex-mmo stop` ends the session.",
 		Example: "  codex-mmo launch offline-demo\n  codex-mmo launch ./my-team \"fix the build\" --cwd ~/src/project",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 && len(args) != 2 {
-				return usagef("`codex-mmo launch` takes a PROFILE and perhaps a PROMPT, got %d argument(s): see `codex-mmo launch --help`", len(args))
+			if len(args) > 2 {
+				return usagef("`codex-mmo launch` takes perhaps a PROFILE and perhaps a PROMPT, got %d argument(s): see `codex-mmo launch --help`", len(args))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			prompt := ""
+			if len(args) > 0 {
+				o.profile = args[0]
+			}
 			if len(args) == 2 {
 				prompt = args[1]
 			}
-			return a.launch(cmd.Context(), args[0], cwd, prompt)
+			return a.launch(cmd.Context(), &o, prompt)
 		},
 	}
-	cmd.Flags().StringVar(&cwd, "cwd", ".", "workspace: a folder inside a git repository")
+	o.addFlags(cmd)
 	return cmd
 }
 
@@ -88,7 +88,7 @@ func (a *app) attachCmd() *cobra.Command {
 	}
 }
 
-func (a *app) launch(ctx context.Context, profile, cwd, prompt string) error {
+func (a *app) launch(ctx context.Context, o *sessionOptions, prompt string) error {
 	if err := errors.Join(a.outside(), a.needsTerminal()); err != nil {
 		return err
 	}
@@ -96,16 +96,9 @@ func (a *app) launch(ctx context.Context, profile, cwd, prompt string) error {
 	if err != nil {
 		return err
 	}
-	rec, err := supervisor.Create(ctx, &supervisor.CreateInput{
-		Folders: f, Profile: profile, Bundled: profiles.FS, Workspace: cwd, Prompt: prompt, Kind: "interactive",
-		Build: build(), Getenv: a.getenv, Now: time.Now(), Random: rand.Reader,
-	})
+	rec, err := a.create(ctx, f, o, prompt, "interactive")
 	if err != nil {
 		return err
-	}
-	a.notice("session %s starts (profile %s, Codex %s)", rec.SessionID, rec.ProfileID, rec.Codex.Version)
-	if err := a.startKeeper(f, rec); err != nil {
-		return launchError(err, rec)
 	}
 	if err := a.screenOn(ctx, f, rec); err != nil {
 		return launchError(err, rec)

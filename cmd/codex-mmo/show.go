@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -33,9 +35,11 @@ func (a *app) showSession(v *control.SessionView) {
 		[2]string{"restarts", restarts},
 		[2]string{"codex", fmt.Sprintf("%s (%s)", v.Codex.Version, v.Codex.Verdict)},
 		[2]string{"build", build},
+		[2]string{"sandbox", v.RootPermissions},
 		[2]string{"created", clock(v.CreatedAt)},
 		[2]string{"finished", finished},
 	)
+	a.section([]string{"ROUTE", "STATE", "NOTE"}, routeRows(v.RouteAvailability))
 	a.section([]string{"JOB", "AGENT", "MODE", "STATUS", "RESULT", "CHANGES", "RESTARTS", "NOTE"}, jobRows(v.Jobs))
 	a.section([]string{"PROCESS", "PID", "STATE", "WORKS FOR"}, processRows(v))
 	if len(v.Usage) > 0 {
@@ -76,6 +80,23 @@ func meaning(v *control.SessionView) string {
 		return ": processes are being ended"
 	}
 	return ""
+}
+
+// routeRows lists the routes when one of them can't be used; routes that all
+// work are no news.
+func routeRows(routes map[string]control.RouteAvailability) (rows [][]string) {
+	missing := false
+	for _, id := range slices.Sorted(maps.Keys(routes)) {
+		state := "available"
+		if r := routes[id]; !r.Available {
+			state, missing = "unavailable", true
+		}
+		rows = append(rows, []string{id, state, orDash(firstLine(routes[id].Reason))})
+	}
+	if !missing {
+		return nil
+	}
+	return rows
 }
 
 func jobRows(jobs []control.JobView) (rows [][]string) {

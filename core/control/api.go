@@ -123,9 +123,40 @@ type SessionView struct {
 	Deferred       bool           `json:"root_completion_deferred"`
 	Processes      []ProcessView  `json:"processes,omitempty"` // operator only
 	Codex          CodexView      `json:"codex"`
+
+	RootPermissions   string                       `json:"root_sandbox_mode,omitempty"` // asked for on the command line
+	Bindings          map[string]string            `json:"bindings,omitempty"`          // agent -> model key, chosen on the command line
+	RouteFaults       map[string]string            `json:"route_faults,omitempty"`      // route -> kind
+	RouteAvailability map[string]RouteAvailability `json:"route_availability,omitempty"`
+	ProfileWarnings   []string                     `json:"profile_warnings,omitempty"`
+	Homes             map[string]HomeView          `json:"homes,omitempty"` // agent -> its CODEX_HOME; operator only
+
 	Jobs           []JobView      `json:"jobs,omitempty"`
 	Usage          []UsageView    `json:"usage,omitempty"`
 	Evidence       []EvidenceView `json:"evidence,omitempty"` // operator only
+}
+
+// RouteAvailability tells whether a route can be used.
+type RouteAvailability struct {
+	Available bool   `json:"available"`
+	Reason    string `json:"reason,omitempty"` // why not
+	Fault     string `json:"fault,omitempty"`  // kind, when the session was told to do without it
+}
+
+// HomeView tells what the home of an agent role was given. It names secrets and
+// holds none.
+type HomeView struct {
+	Home             string            `json:"home"`
+	Skill            string            `json:"orchestration_skill,omitempty"`
+	SkillSHA256      string            `json:"orchestration_skill_sha256,omitempty"`
+	Catalog          string            `json:"model_catalog_json,omitempty"`
+	CatalogSHA256    string            `json:"model_catalog_sha256,omitempty"`
+	NativeAgentFiles map[string]string `json:"native_agent_files,omitempty"`
+	DirectHeaderEnvs []string          `json:"direct_header_envs"`
+	ToolEnvs         []string          `json:"tool_mcp_envs"`
+	ToolHTTPEnvs     []string          `json:"tool_mcp_http_envs"`
+	CommandFlags     []string          `json:"command_flags"`
+	Warnings         []string          `json:"warnings,omitempty"`
 }
 
 // CodexView tells which Codex the session is pinned to.

@@ -54,6 +54,18 @@ type Session struct {
 	Codex  CodexPin  `json:"codex"`
 	Binary BinaryPin `json:"binary"`
 
+	// SandboxMode is what the command line asked of the root; empty: its role's.
+	SandboxMode string `json:"root_sandbox_mode,omitempty"`
+	// RouteFaults are routes that this session must do without: route id ->
+	// kind. They never change.
+	RouteFaults map[string]string `json:"route_faults"`
+	// RouteAvailability is which routes could be used when the session's
+	// supervisor last began: route id -> what is so of it.
+	RouteAvailability map[string]Availability `json:"route_availability"`
+	Bindings          map[string]string       `json:"bindings,omitempty"` // agent id -> model key
+	Warnings          []string                `json:"profile_warnings,omitempty"`
+	Homes             map[string]Home         `json:"homes,omitempty"` // agent id -> its home, once it was written
+
 	// Client is the terminal that is attached; nil when there is none.
 	Client *Process `json:"client,omitempty"`
 	// Wakes counts the turns that the supervisor started to tell the root of
@@ -74,6 +86,29 @@ type Session struct {
 
 	Error   string   `json:"error,omitempty"`
 	Failure *Failure `json:"failure,omitempty"`
+}
+
+// Availability tells whether a route can be used.
+type Availability struct {
+	Available bool   `json:"available"`
+	Reason    string `json:"reason,omitempty"` // why not
+	Fault     string `json:"fault,omitempty"`  // kind, when the session was told to do without it
+}
+
+// Home tells what the CODEX_HOME of an agent role was given. It names secrets
+// and holds none.
+type Home struct {
+	Dir              string            `json:"home"`
+	Skill            string            `json:"orchestration_skill,omitempty"` // path
+	SkillSHA256      string            `json:"orchestration_skill_sha256,omitempty"`
+	Catalog          string            `json:"model_catalog_json,omitempty"` // path
+	CatalogSHA256    string            `json:"model_catalog_sha256,omitempty"`
+	NativeAgentFiles map[string]string `json:"native_agent_files,omitempty"` // agent id -> path
+	DirectHeaderEnvs []string          `json:"direct_header_envs,omitempty"` // names of the route's secrets
+	ToolEnvs         []string          `json:"tool_mcp_envs,omitempty"`      // names of the tool servers' secrets
+	ToolHTTPEnvs     []string          `json:"tool_mcp_http_envs,omitempty"` // of these, sent in HTTP headers
+	CommandFlags     []string          `json:"command_flags,omitempty"`      // of its app-server
+	Warnings         []string          `json:"warnings,omitempty"`
 }
 
 // CodexPin is the Codex that the session uses and nothing else.

@@ -23,13 +23,17 @@ import (
 
 // CreateInput says what session to make.
 type CreateInput struct {
-	Folders   folders.Folders
-	Profile   string // id or folder
-	Bundled   fs.FS  // the bundled profiles
-	Workspace string // a folder inside a git repository
-	Prompt    string // may be empty in an interactive session
-	Kind      string // interactive, noninteractive
-	Build     string
+	Folders     folders.Folders
+	Profile     string            // id or folder; empty: the active one of the settings, unless Snapshot is given
+	Snapshot    string            // hash of a kept snapshot, instead of a profile
+	Bundled     fs.FS             // the bundled profiles
+	Bindings    map[string]string // agent id -> model key, over what the profile says
+	RouteFaults map[string]string // route id -> kind of fault that the session is to find there
+	Sandbox     string            // of the root, over what its role says; empty: as it says
+	Workspace   string            // a folder inside a git repository
+	Prompt      string            // may be empty in an interactive session
+	Kind        string            // interactive, noninteractive
+	Build       string
 	Getenv    func(string) string
 	Now       time.Time
 	Random    io.Reader
@@ -60,11 +64,19 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 				WithRemedy("name the folder of one project with --cwd")
 		}
 	}
-	snap, err := profile.Compile(ctx, &profile.CompileInput{Name: in.Profile, Bundled: in.Bundled, ConfigDir: in.Folders.Config})
+	settings, err := profile.LoadSettings(in.Folders.Config)
 	if err != nil {
 		return nil, err
 	}
-	codex, err := pinCodex(ctx, in)
+	snap, err := team(ctx, in, settings)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := routesOf(in, snap)
+	if err != nil {
+		return nil, err
+	}
+	codex, err := pinCodex(ctx, in, settings)
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +92,74 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 		return nil, err
 	}
 	rec := draftSession(in, snap, id, workspace)
-	rec.Codex, rec.Binary = codex, binary
-	if err := record(ctx, in, snap, rec); err != nil {
+	rec.Codex, rec.Binary, rec.RouteAvailability = codex, binary, routes
+	refused := checkSandbox(in.Sandbox, snap.Agents[snap.RootAgent])
+	if err := record(ctx, in, snap, rec, refused); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(in.Folders.SessionDir(id)))
 	}
+	if refused != nil {
+		refused.SessionID, refused.SessionStatus = rec.SessionID, rec.Status
+		return nil, refused
+	}
 	return rec, nil
+}
+
+// team compiles the profile that was asked for, or reads the kept snapshot.
+func team(ctx context.Context, in *CreateInput, settings *profile.Settings) (*profile.Snapshot, error) {
+	if in.Snapshot == "" {
+		name := in.Profile
+		if name == "" {
+			name = settings.Profile
+		}
+		if name == "" {
+			return nil, core.Errorf(core.KindValue, "no profile was named, and none is active").
+				WithRemedy("name one, or choose one with `codex-mmo profile use PROFILE`; `codex-mmo profile list` shows them")
+		}
+		return profile.Compile(ctx, &profile.CompileInput{
+			Name: name, Bundled: in.Bundled, ConfigDir: in.Folders.Config, Bindings: in.Bindings,
+		})
+	}
+	switch {
+	case in.Profile != "":
+		return nil, core.Errorf(core.KindValue, "a profile and a snapshot cannot be combined").WithRemedy("name one of them")
+	case len(in.Bindings) > 0:
+		return nil, core.Errorf(core.KindValue, "a snapshot and bindings cannot be combined: its models are part of it").
+			WithRemedy("name the profile instead")
+	}
+	return profile.Load(in.Folders.State, in.Snapshot)
+}
+
+// routesOf says which of the team's routes can be used. The root's must be:
+// without it there is no session.
+func routesOf(in *CreateInput, snap *profile.Snapshot) (map[string]store.Availability, error) {
+	if err := snap.CheckFaults(in.RouteFaults); err != nil {
+		return nil, err
+	}
+	keys, err := profile.LoadCredentials(in.Folders.Config, in.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	routes := availability(snap, keys, in.Getenv, in.RouteFaults)
+	root := snap.Agents[snap.RootAgent]
+	if r := routes[root.Route]; !r.Available && r.Fault == "" {
+		return nil, core.Errorf(core.KindRuntime, "the root %s of profile %s can't work: route %s: %s", root.ID, snap.ProfileID, root.Route, r.Reason).
+			WithRemedy("`codex-mmo profile list` says what each profile needs; `codex-mmo demo` needs nothing")
+	}
+	return routes, nil
+}
+
+// checkSandbox refuses what the root's role does not have. It returns a
+// *core.Error, for the session that is recorded as refused.
+func checkSandbox(asked string, root profile.Agent) *core.Error {
+	switch {
+	case asked == "" || asked == root.Permissions || asked == profile.ReadOnly:
+		return nil
+	case root.Permissions == profile.ReadOnly && asked == profile.WorkspaceWrite:
+		return core.Errorf(core.KindPermission, "the root %s is permanently read-only", root.ID).
+			WithRemedy("leave out --sandbox, or use a profile whose root may write")
+	}
+	return core.Errorf(core.KindValue, "the root %s can't have sandbox %q: its role is %s", root.ID, asked, root.Permissions).
+		WithRemedy("use %q or %q", profile.ReadOnly, profile.WorkspaceWrite)
 }
 
 // within reports whether path lies in dir, or is it. Both are absolute.
@@ -125,12 +200,12 @@ func checkWorkspace(path string) (string, error) {
 
 // pinCodex finds the Codex that the session will use for its whole life and
 // lets the gate judge it.
-func pinCodex(ctx context.Context, in *CreateInput) (store.CodexPin, error) {
-	path, err := codexbin.Find(in.Getenv, "", codexbin.CacheDirs(in.Getenv))
+func pinCodex(ctx context.Context, in *CreateInput, settings *profile.Settings) (store.CodexPin, error) {
+	path, err := codexbin.Find(in.Getenv, settings.CodexBin, codexbin.CacheDirs(in.Getenv))
 	if err != nil {
 		return store.CodexPin{}, err
 	}
-	pin, err := codexbin.Gate(ctx, path, &codexbin.GateOptions{CacheDir: filepath.Join(in.Folders.State, "codex")})
+	pin, err := codexbin.Gate(ctx, path, &codexbin.GateOptions{Policy: settings.CodexVersions, CacheDir: filepath.Join(in.Folders.State, "codex")})
 	if err != nil {
 		return store.CodexPin{}, err
 	}
@@ -182,16 +257,22 @@ func keepBinary(dir, own string) error {
 
 func draftSession(in *CreateInput, snap *profile.Snapshot, id, workspace string) *store.Session {
 	now := in.Now.UTC()
+	faults := in.RouteFaults
+	if faults == nil {
+		faults = map[string]string{}
+	}
 	return &store.Session{
 		SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, SessionID: id,
 		ProfileID: snap.ProfileID, ProfileVersion: snap.ProfileVersion, SnapshotHash: snap.Hash, GatewayHash: snap.GatewayHash,
 		Kind: in.Kind, Workspace: workspace, RootAgent: snap.RootAgent, RootAgentRef: core.NewAgentRef(in.Random),
 		Status: core.SessionStarting, CurrentRunID: core.NewRunID(in.Random), RunSequence: 1, CreatedAt: now, LastActiveAt: now,
+		SandboxMode: in.Sandbox, RouteFaults: faults, Bindings: snap.Bindings, Warnings: snap.Warnings,
 	}
 }
 
-// record publishes the session's files and then the rows that name them.
-func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *store.Session) error {
+// record publishes the session's files and then the rows that name them. A
+// session that is refused is on record as failed.
+func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *store.Session, refused *core.Error) error {
 	dir := in.Folders.SessionDir(rec.SessionID)
 	if err := folders.MakeDir(dir); err != nil {
 		return err
@@ -208,7 +289,7 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 		return err
 	}
 	defer st.Close()
-	return st.Update(ctx, func(tx *store.Tx) error {
+	err = st.Update(ctx, func(tx *store.Tx) error {
 		err := tx.Audit(&store.Audit{
 			At: rec.CreatedAt, Event: "run_started", SessionID: rec.SessionID, RunID: rec.CurrentRunID, Caller: "operator",
 			Details: map[string]any{
@@ -234,6 +315,32 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 			home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
 		})
 	})
+	if err != nil || refused == nil {
+		return err
+	}
+	return st.Update(ctx, func(tx *store.Tx) error { return failUnstarted(tx, rec, refused, in.Now.UTC()) })
+}
+
+// failUnstarted ends a session of which nothing was started.
+func failUnstarted(tx *store.Tx, rec *store.Session, cause error, now time.Time) error {
+	rec.Status, rec.Error = core.SessionFailed, cause.Error()
+	rec.LastRunID, rec.CurrentRunID, rec.FinishedAt = rec.CurrentRunID, "", &now
+	err := tx.Audit(&store.Audit{
+		At: now, Event: "session_failed", SessionID: rec.SessionID, RunID: rec.LastRunID, Caller: "operator",
+		Details: map[string]any{"error": rec.Error},
+	})
+	if err != nil {
+		return err
+	}
+	root, err := tx.AgentRun(rec.RootAgentRef)
+	if err != nil {
+		return err
+	}
+	root.Retired = true // it never had a process
+	if err := tx.PutAgentRun(root); err != nil {
+		return err
+	}
+	return tx.PutSession(rec)
 }
 
 // agentDraft is an agent run to be, with the first input of its thread.

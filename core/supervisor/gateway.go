@@ -38,8 +38,12 @@ type gatewayLink struct {
 	released bool
 }
 
-// openGateway starts or adopts the session's gateway and arms it.
+// openGateway starts or adopts the session's gateway and arms it. It returns
+// nil when Codex reaches all routes by itself.
 func (s *Supervisor) openGateway(ctx context.Context) (*gatewayLink, error) {
+	if s.snap.GatewayHash == "" {
+		return nil, nil
+	}
 	g := &gatewayLink{sup: s, hash: s.snap.GatewayHash}
 	if err := g.ensure(ctx); err != nil {
 		g.close()
@@ -70,16 +74,22 @@ func (s *Supervisor) adoptGateway(ctx context.Context) (*gatewayLink, error) {
 	return g, nil
 }
 
-// baseURL returns where Codex reaches the gateway.
+// baseURL returns where Codex reaches the gateway; nothing without one.
 func (g *gatewayLink) baseURL() string {
+	if g == nil {
+		return ""
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.base
 }
 
 // homesURL returns the base URL that stands in the homes, which is what an
-// engine that is launched now is told.
+// engine that is launched now is told; nothing without a gateway.
 func (g *gatewayLink) homesURL() string {
+	if g == nil {
+		return ""
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.homes

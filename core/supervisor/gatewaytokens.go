@@ -2,8 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -37,26 +35,6 @@ func (g *gatewayLink) arm(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
-	snap := g.sup.snap
-	var routes []*gatewaypb.Route
-	for _, id := range slices.Sorted(maps.Keys(snap.Routes)) {
-		r := snap.Routes[id]
-		options, err := r.OptionsJSON()
-		if err != nil {
-			return nil, nil, err
-		}
-		route := &gatewaypb.Route{Id: r.ID, Driver: r.Driver, OptionsJson: options}
-		for _, key := range slices.Sorted(maps.Keys(snap.Models)) {
-			if m := snap.Models[key]; m.Route == id {
-				route.Models = append(route.Models, &gatewaypb.RouteModel{Key: m.Key, UpstreamId: m.UpstreamID, Modalities: m.Modalities})
-			}
-		}
-		routes = append(routes, route)
-	}
-	return routes, nil, nil
 }
 
 // bearer is what the gateway must know of one token.

@@ -173,7 +173,7 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 	if err != nil {
 		return nil, err
 	}
-	bearer, err := s.gw.Load().issue(ctx, a, generation)
+	bearer, err := a.bearer(ctx, generation)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +208,23 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 			"-c", fmt.Sprintf("mcp_servers.mmo_mesh.env.%s=%q", process.MarkEnv, mark),
 		},
 	}, nil
+}
+
+// bearer returns what admits the engine at the gateway; nothing when Codex
+// reaches the agent's route by itself.
+func (a *agent) bearer(ctx context.Context, generation uint64) (string, error) {
+	if r, err := a.sup.routeOf(&a.rec); err != nil || r.Direct() {
+		return "", err
+	}
+	return a.sup.gw.Load().issue(ctx, a, generation)
+}
+
+// rehold makes the agent's present host the holder of its bearers.
+func (a *agent) rehold(ctx context.Context) error {
+	if g := a.sup.gw.Load(); g != nil {
+		return g.rehold(ctx, a)
+	}
+	return nil
 }
 
 // callerToken returns the capability for the engine's MCP process. A job's is

@@ -34,6 +34,9 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	if err := s.settleIntegrations(ctx); err != nil {
 		return err
 	}
+	if err := s.noteRoutes(ctx); err != nil {
+		return err
+	}
 	g, err := s.openGateway(ctx)
 	if err != nil {
 		return s.failLaunch(ctx, err)
@@ -49,7 +52,9 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	}
 	close(s.ready)
 	s.watchClient()
-	s.wg.Go(func() { g.run(s.life) })
+	if g != nil {
+		s.wg.Go(func() { g.run(s.life) })
+	}
 	s.wg.Go(func() { s.watchRoot(s.life) })
 	return nil
 }
@@ -222,7 +227,7 @@ func (a *agent) replaceHost(ctx context.Context) error {
 		a.log.Info("the engine can't be adopted", "outcome", answer.GetOutcome(), "failure", answer.GetFailure())
 		return a.relaunch(ctx)
 	}
-	if err := a.sup.gw.Load().rehold(ctx, a); err != nil {
+	if err := a.rehold(ctx); err != nil {
 		return err
 	}
 	a.subscribe()

@@ -48,6 +48,7 @@ func StoredView(ctx context.Context, st *store.Store, f folders.Folders, id stri
 	if err != nil {
 		return nil, err
 	}
+	view.Homes = ViewHomes(rec)
 	view.Evidence = ListEvidence(f.SessionDir(id), f.JobDir, rec, jobs)
 	return view, nil
 }

@@ -41,11 +41,12 @@ type Supervisor struct {
 	session string
 	runID   string
 	snap    *profile.Snapshot
+	keys    *profile.Credentials // what the team's routes and tools need
 	store   *store.Store
 	epoch   uint64
 	self    process.Identity
 	hub     *hub
-	gw      atomic.Pointer[gatewayLink] // nil until the gateway was opened
+	gw      atomic.Pointer[gatewayLink] // nil until the gateway was opened, and where no route needs one
 	server  *control.Server
 
 	// life ends when the supervisor leaves the session (detach); agents and
@@ -172,6 +173,7 @@ func (s *Supervisor) load(ctx context.Context) error {
 	if s.snap, err = profile.Load(s.cfg.Folders.State, s.sess.SnapshotHash); err != nil {
 		return err
 	}
+	s.loadCredentials()
 	s.epoch, err = s.store.TakeOver(ctx, s.session)
 	return err
 }

@@ -188,6 +188,7 @@ func (s *Supervisor) Session(ctx context.Context, call control.Call, _ control.S
 	if caller.Role == access.RoleOperator {
 		view.Processes = s.processes()
 		view.Evidence = s.evidence()
+		view.Homes = ViewHomes(s.cachedSession())
 	}
 	return view, nil
 }

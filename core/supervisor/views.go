@@ -50,8 +50,39 @@ func ViewSession(rec *store.Session) *control.SessionView {
 		RunID: run, RunSequence: rec.RunSequence, CreatedAt: rec.CreatedAt, StartedAt: rec.StartedAt,
 		FinishedAt: rec.FinishedAt, LastActiveAt: rec.LastActiveAt, Error: rec.Error, Failure: viewFailure(rec.Failure),
 		ResultKind: rec.RootResultKind, RuntimeCurrent: thisRuntime().current(rec.Binary), Deferred: rec.Deferred,
-		Codex: control.CodexView{Version: rec.Codex.Version, SHA256: rec.Codex.SHA256, Verdict: rec.Codex.Verdict},
+		Codex:           control.CodexView{Version: rec.Codex.Version, SHA256: rec.Codex.SHA256, Verdict: rec.Codex.Verdict},
+		RootPermissions: rec.SandboxMode, Bindings: rec.Bindings, RouteFaults: rec.RouteFaults,
+		RouteAvailability: viewRoutes(rec.RouteAvailability), ProfileWarnings: rec.Warnings,
 	}
+}
+
+func viewRoutes(routes map[string]store.Availability) map[string]control.RouteAvailability {
+	views := make(map[string]control.RouteAvailability, len(routes))
+	for id, r := range routes {
+		views[id] = control.RouteAvailability(r)
+	}
+	return views
+}
+
+// ViewHomes tells the operator what the homes of a session were given.
+func ViewHomes(rec *store.Session) map[string]control.HomeView {
+	views := make(map[string]control.HomeView, len(rec.Homes))
+	for agent, h := range rec.Homes {
+		views[agent] = control.HomeView{
+			Home: h.Dir, Skill: h.Skill, SkillSHA256: h.SkillSHA256, Catalog: h.Catalog, CatalogSHA256: h.CatalogSHA256,
+			NativeAgentFiles: h.NativeAgentFiles, DirectHeaderEnvs: orEmpty(h.DirectHeaderEnvs), ToolEnvs: orEmpty(h.ToolEnvs),
+			ToolHTTPEnvs: orEmpty(h.ToolHTTPEnvs), CommandFlags: orEmpty(h.CommandFlags), Warnings: h.Warnings,
+		}
+	}
+	return views
+}
+
+// orEmpty makes a list that JSON shows as empty rather than null.
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
 }
 
 func viewFailure(f *store.Failure) *control.FailureView {

@@ -8,12 +8,9 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
-
-// maxWakes bounds the turns that the supervisor starts by itself in a session:
-// each of them costs the user tokens.
-const maxWakes = 50
 
 // maxWakeLines bounds how many jobs one inbox text names.
 const maxWakeLines = 20
@@ -33,7 +30,8 @@ func (s *Supervisor) news() []*store.Job {
 // terminal attached the person there decides when the next turn begins; the
 // root is told in it.
 func (s *Supervisor) mayWake(rec *store.Session) bool {
-	if rec.Client != nil || rec.Wakes >= maxWakes { // the cap is noted when it is reached, in wake
+	c := s.snap.Coordination
+	if rec.Client != nil || c.Wake != profile.WakeAuto || rec.Wakes >= c.MaxWakes { // the cap is noted when it is reached, in wake
 		return false
 	}
 	s.mu.Lock()
@@ -64,8 +62,8 @@ func (s *Supervisor) wake(ctx context.Context, jobs []*store.Job) (bool, error) 
 			if err := s.offer(tx, c, jobs); err != nil {
 				return err
 			}
-			if rec.Wakes == maxWakes {
-				if err := s.audit(tx, "root_wakes_used_up", "", "supervisor", map[string]any{"max_wakes": maxWakes}); err != nil {
+			if limit := s.snap.Coordination.MaxWakes; rec.Wakes == limit {
+				if err := s.audit(tx, "root_wakes_used_up", "", "supervisor", map[string]any{"max_wakes": limit}); err != nil {
 					return err
 				}
 			}
@@ -193,7 +191,7 @@ func (a *agent) turnStarted(ctx context.Context, turn string) error {
 // steerInbox adds the inbox to a turn that a person started.
 func (a *agent) steerInbox(ctx context.Context, turn string) error {
 	news := a.sup.news()
-	if len(news) == 0 {
+	if len(news) == 0 || a.sup.snap.Coordination.Wake == profile.WakeOff {
 		return nil
 	}
 	err := a.sup.commit(ctx, func(tx *store.Tx, c *change) error {
