@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -80,11 +81,14 @@ func pairs(flag, shape string, values []string) (map[string]string, error) {
 // command's environment has: the others are read from credentials.env by
 // whoever needs them.
 func (a *app) secretsFor(f folders.Folders, rec *store.Session) (map[string]string, error) {
+	found := map[string]string{}
 	snap, err := profile.Load(f.State, rec.SnapshotHash)
+	if core.KindOf(err) == core.KindNotFound {
+		return found, nil // kept by an older build, which knows nothing of them
+	}
 	if err != nil {
 		return nil, err
 	}
-	found := map[string]string{}
 	for _, name := range slices.Sorted(slices.Values(snap.SecretNames())) {
 		if value := a.getenv(name); value != "" {
 			found[name] = value

@@ -115,9 +115,16 @@ func TestBadGround(t *testing.T) {
 		{name: "no such profile", args: []string{"exec", "no-such-team", "go"}, code: 1, want: []string{"no-such-team"}},
 		{name: "empty prompt", args: []string{"exec", "offline-demo", " "}, code: 1, want: []string{"prompt"}},
 		{name: "no such workspace", args: []string{"exec", "offline-demo", "go", "--cwd", "/nowhere"}, code: 1, want: []string{"/nowhere", "--cwd"}},
-		{name: "too few arguments", args: []string{"exec", "offline-demo"}, code: 2, want: []string{"exec", "--help"}},
+		{name: "too few arguments", args: []string{"exec"}, code: 2, want: []string{"exec", "--help"}},
+		{name: "no active profile", args: []string{"exec", "go"}, code: 1, want: []string{"no profile was named", "codex-mmo profile use"}},
+		{name: "a binding of nothing", args: []string{"exec", "offline-demo", "go", "--bind", "lead"}, code: 2, want: []string{"--bind", "AGENT=MODEL"}},
+		{name: "an unknown binding", args: []string{"exec", "offline-demo", "go", "--bind", "leed=offline-reader"}, code: 1, want: []string{`there is no agent "leed"`, "did you mean lead?"}},
+		{name: "an unknown fault", args: []string{"exec", "offline-demo", "go", "--route-fault", "offline-chat=generic_unavailable"}, code: 1, want: []string{"must be one of rate_limit"}},
+		{name: "a fault of no route", args: []string{"exec", "offline-demo", "go", "--route-fault", "nowhere=timeout"}, code: 1, want: []string{`unknown route "nowhere"`}},
+		{name: "a fault that maps nothing", args: []string{"exec", "offline-demo", "go", "--route-fault", "timeout"}, code: 2, want: []string{"must map"}},
+		{name: "profile and snapshot", args: []string{"exec", "offline-demo", "go", "--snapshot", strings.Repeat("0", 64)}, code: 1, want: []string{"cannot be combined"}},
 		{name: "unknown command", args: []string{"frobnicate"}, code: 2, want: []string{`"frobnicate"`, "--help"}},
-		{name: "launch of nothing", args: []string{"launch"}, code: 2, want: []string{"launch", "--help"}},
+		{name: "launch of too much", args: []string{"launch", "a", "b", "c"}, code: 2, want: []string{"launch", "--help"}},
 		{name: "launch without a terminal", args: []string{"launch", "offline-demo"}, code: 1, want: []string{"needs a terminal", "codex-mmo exec"}},
 		{name: "a workspace that holds our state", args: []string{"exec", "offline-demo", "go"}, env: func(t *testing.T, p *testkit.Place) []string {
 			gitInit(t, p.Dir)

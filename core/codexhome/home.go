@@ -73,6 +73,12 @@ func Write(spec *Spec) (*Home, error) {
 	if err := folders.MakeDir(spec.Dir); err != nil {
 		return nil, err
 	}
+	var guidance []byte
+	if agent.Guidance != "" {
+		if guidance, err = spec.Snapshot.Text(agent.Guidance); err != nil {
+			return nil, err
+		}
+	}
 	home := &Home{Dir: spec.Dir, PermissionProfile: permissionProfile(agent), CatalogPath: filepath.Join(spec.Dir, "models.json")}
 	list, err := strictjson.Marshal(catalog(model))
 	if err != nil {
@@ -95,7 +101,7 @@ func Write(spec *Spec) (*Home, error) {
 		data []byte
 	}{
 		{"models.json", list},
-		{"AGENTS.md", []byte(agent.Guidance)},
+		{"AGENTS.md", guidance},
 		{"config.toml", text},
 	} {
 		if _, err := store.Publish(spec.Dir, file.name, file.data); err != nil {

@@ -28,14 +28,18 @@ func team(permissions string) *profile.Snapshot {
 	agent := func(id string) profile.Agent {
 		return profile.Agent{
 			ID: id, Model: "scripted", Route: "offline", Effort: "none", Permissions: permissions,
-			ApprovalPolicy: "never", ExecutionMode: "turn", Guidance: "# The " + id + "\n",
+			ApprovalPolicy: "never", ExecutionMode: "turn", Guidance: "guidance/" + id + ".md",
 		}
 	}
-	return &profile.Snapshot{
+	snap := &profile.Snapshot{
 		ProfileID: "team", RootAgent: "lead",
 		Agents: map[string]profile.Agent{"lead": agent("lead"), "reader": agent("reader")},
 		Models: map[string]profile.Model{"scripted": model},
 	}
+	for _, id := range []string{"lead", "reader"} {
+		snap.AddText("guidance/"+id+".md", []byte("# The "+id+"\n"))
+	}
+	return snap
 }
 
 func specOf(place *testkit.Place, snapshot *profile.Snapshot, agent string) *codexhome.Spec {

@@ -3,186 +3,216 @@ package profile
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
 )
 
-// defaultRecoveryAttempts is how often a lost host or engine of an agent is
-// replaced when its profile says nothing.
-const defaultRecoveryAttempts = 3
-
 // CompileInput says which profile to compile and where to look for it.
 type CompileInput struct {
-	Name      string // id, or the path of a profile's folder
-	Bundled   fs.FS  // folders of the bundled profiles, by id; may be nil
-	ConfigDir string // the user's own are in its folder profiles; may be empty
+	Name      string            // id, or the path of a profile's folder
+	Bundled   fs.FS             // the bundled catalogue and the folders of the bundled profiles, by id; may be nil
+	ConfigDir string            // the user's configuration; may be empty
+	Bindings  map[string]string // agent id -> model key, over what the profile says
 }
 
-// Compile reads and checks a profile and returns its snapshot. All problems of
-// one file are told at once.
-func Compile(ctx context.Context, in *CompileInput) (s *Snapshot, err error) {
+// Report is what a check has found.
+type Report struct {
+	Problems []Problem `json:"problems"` // none: the profile can be used
+	Warnings []Problem `json:"warnings"` // what whoever uses it should know
+	Snapshot *Snapshot `json:"-"`        // nil when there are problems
+}
+
+// Compile reads and checks a profile and returns its snapshot. The error of a
+// profile that can't be used is a *Problems, which lists everything at once.
+func Compile(ctx context.Context, in *CompileInput) (*Snapshot, error) {
+	report, err := Check(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	if len(report.Problems) > 0 {
+		return nil, core.Errorf(core.KindValue, "profile %s can't be used:\n%w", in.Name, &Problems{List: report.Problems}).
+			WithRemedy("`codex-mmo profile check` shows this again; the keys are in docs/PROFILES.md")
+	}
+	return report.Snapshot, nil
+}
+
+// Check finds everything that is wrong with a profile. Its error is of a profile
+// that can't be found or read at all.
+func Check(ctx context.Context, in *CompileInput) (*Report, error) {
+	c, err := compile(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	c.problems.sort()
+	c.warnings.sort()
+	report := &Report{Problems: c.problems.List, Warnings: c.warnings.List}
+	if len(report.Problems) == 0 {
+		report.Snapshot = c.out
+	}
+	return report, nil
+}
+
+// compiler checks the files of a team and gathers its snapshot.
+type compiler struct {
+	in     *CompileInput
+	folder *folder
+
+	team, catalog, tools *tree // as they were written, layers laid over each other
+	bundled              *tree // the lowest layer of the catalogue
+
+	profile profileFile
+	models  catalogFile
+	servers toolFile
+
+	out                *Snapshot
+	problems, warnings Problems
+}
+
+func compile(ctx context.Context, in *CompileInput) (c *compiler, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, core.Errorf(core.KindRuntime, "compiling profile %s: %w", in.Name, err)
+	}
 	f, err := open(in)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.close()) }()
-	if err := ctx.Err(); err != nil {
-		return nil, core.Errorf(core.KindRuntime, "compiling profile %s: %w", in.Name, err)
-	}
-	var profile profileFile
-	var catalog catalogFile
-	if err := f.decode("profile.toml", &profile); err != nil {
+	c = &compiler{in: in, folder: f}
+	if err := c.load(); err != nil {
 		return nil, err
 	}
-	if err := f.decode("catalog.toml", &catalog); err != nil {
-		return nil, err
+	c.decode()
+	c.assemble()
+	if len(c.problems.List) > 0 {
+		return c, nil
 	}
-	c := &compiler{folder: f, profile: &profile, catalog: &catalog}
-	c.compile()
-	if len(c.problems) > 0 {
-		return nil, core.Errorf(core.KindValue, "%s", strings.Join(c.problems, "; "))
-	}
-	return &c.out, c.out.seal()
+	return c, c.out.seal()
 }
 
-// compiler checks the files and gathers what is wrong with them.
-type compiler struct {
-	folder   *folder
-	profile  *profileFile
-	catalog  *catalogFile
-	out      Snapshot
-	problems []string
+// decode turns the trees into structs. What does not fit is a problem.
+func (c *compiler) decode() {
+	d := &decoder{problems: &c.problems, retired: retiredKeys}
+	d.decode(c.team, &c.profile)
+	d.decode(c.catalog, &c.models)
+	d.decode(c.tools, &c.servers)
 }
 
-// bad records a problem of a key.
-func (c *compiler) bad(file, key, format string, args ...any) {
-	c.problems = append(c.problems, fmt.Sprintf("%s/%s: %s %s", c.folder.name, file, key, fmt.Sprintf(format, args...)))
-}
-
-func (c *compiler) compile() {
-	p := c.profile
-	c.out = Snapshot{
-		Schema: SchemaVersion, ProfileID: p.ID, ProfileVersion: p.Version,
-		Description: p.Description, RootAgent: p.RootAgent,
-		Agents: map[string]Agent{}, Routes: map[string]Route{}, Models: map[string]Model{},
+func (c *compiler) assemble() {
+	p := &c.profile
+	c.out = &Snapshot{
+		Schema: SchemaVersion, ProfileID: p.ID, ProfileVersion: p.Version, Description: p.Description, RootAgent: p.RootAgent,
+		Agents: map[string]Agent{}, Routes: map[string]Route{}, Models: map[string]Model{}, Resources: map[string]Resource{},
+		ToolServers: map[string]ToolServer{}, Bindings: map[string]string{}, Files: map[string]string{}, Warnings: []string{},
 	}
 	c.top()
+	c.bindings()
 	for _, id := range slices.Sorted(maps.Keys(p.Agents)) {
 		c.agent(id, p.Agents[id])
 	}
 	c.order()
+	c.delegation()
+	c.advise()
+}
+
+// bad records a problem with the profile.
+func (c *compiler) bad(wrong, right string, path ...string) {
+	c.report(&c.problems, c.team, wrong, right, path)
+}
+
+// warn records what the user should know about a key of the profile.
+func (c *compiler) warn(wrong, right string, path ...string) {
+	c.report(&c.warnings, c.team, wrong, right, path)
+}
+
+func (c *compiler) report(to *Problems, t *tree, wrong, right string, path []string) {
+	o := t.where(path...)
+	to.add(Problem{File: o.File, Line: o.Line, Key: joinKey(path), Wrong: wrong, Right: right})
 }
 
 func (c *compiler) top() {
-	p := c.profile
-	for _, file := range []struct {
-		name    string
-		version int
-	}{{"profile.toml", p.SchemaVersion}, {"catalog.toml", c.catalog.SchemaVersion}} {
-		if file.version != SchemaVersion {
-			c.bad(file.name, "schema_version", "must be %d, not %d", SchemaVersion, file.version)
-		}
+	p := &c.profile
+	if p.ID != "" && !core.ValidID(p.ID) {
+		c.bad("is "+quote(p.ID), "must be of a-z, 0-9, - and _", "id")
 	}
-	if !core.ValidID(p.ID) {
-		c.bad("profile.toml", "id", "%q can't be the id of a profile", p.ID)
+	if _, ok := p.Agents[p.RootAgent]; !ok && p.RootAgent != "" {
+		c.bad("is "+quote(p.RootAgent), c.agentHint(p.RootAgent), "root_agent")
 	}
-	if p.Version == "" {
-		c.bad("profile.toml", "version", "is missing")
-	}
-	if _, ok := p.Agents[p.RootAgent]; !ok {
-		c.bad("profile.toml", "root_agent", "%q is not one of the agents", p.RootAgent)
-	}
+	co := p.Coordination
 	c.out.Coordination = Coordination{
-		MaxDepth: p.Coordination.MaxDepth, MaxActiveAgents: p.Coordination.MaxActiveAgents,
-		MaxActiveWriters: p.Coordination.MaxActiveWriters,
+		MaxDepth: or(co.MaxDepth, 1), MaxActiveAgents: or(co.MaxActiveAgents, 4), MaxActiveWriters: or(co.MaxActiveWriters, 1),
+		NativeNestedDelegation: co.NativeNestedDelegation, MaxWakes: or(co.MaxWakes, DefaultMaxWakes), Wake: or(co.Wake, WakeAuto),
 	}
-	c.within("coordination.max_depth", p.Coordination.MaxDepth, 1, 8)
-	c.within("coordination.max_active_agents", p.Coordination.MaxActiveAgents, 1, 64)
-	c.within("coordination.max_active_writers", p.Coordination.MaxActiveWriters, 0, 64)
-}
-
-func (c *compiler) agent(id string, a agentFile) {
-	key := "agents." + id + "."
-	if !core.ValidID(id) {
-		c.bad("profile.toml", "agents."+id, "can't be the id of an agent")
+	b := p.Budget
+	c.out.Budget = Budget{Tokens: b.Tokens, USD: b.USD, ReserveTokens: b.ReserveTokens, ReserveUSD: b.ReserveUSD, AllowUnknownPrice: b.AllowUnknownPrice}
+	if b.ReserveTokens > 0 && b.ReserveTokens >= b.Tokens {
+		c.bad("is not below tokens", "must leave something for the work", "budget", "reserve_tokens")
 	}
-	if a.Description == "" {
-		c.bad("profile.toml", key+"description", "is missing")
+	if b.ReserveUSD > 0 && b.ReserveUSD >= b.USD {
+		c.bad("is not below usd", "must leave something for the work", "budget", "reserve_usd")
 	}
-	c.oneOf(key+"permissions", a.Permissions, ReadOnly, WorkspaceWrite)
-	c.oneOf(key+"approval_policy", a.ApprovalPolicy, "never", "on-request")
-	c.oneOf(key+"execution_mode", a.ExecutionMode, "turn")
-	for _, backend := range a.Backends {
-		c.oneOf(key+"backends", backend, "mcp")
-	}
-	for _, kind := range a.TaskKinds {
-		if !core.ValidID(kind) {
-			c.bad("profile.toml", key+"task_kinds", "%q can't be the name of a kind", kind)
-		}
-	}
-	c.within(key+"max_active", a.MaxActive, 0, 64)
-	attempts := defaultRecoveryAttempts
-	if a.MaxRecoveryAttempts != nil {
-		attempts = *a.MaxRecoveryAttempts
-		c.within(key+"max_recovery_attempts", attempts, 0, 100)
-	}
-	c.grants(id, a)
-	model := c.model(key, a.Model)
-	c.out.Agents[id] = Agent{
-		ID: id, Description: a.Description, Model: a.Model, Route: model.Route,
-		Effort: c.effort(key, a.ReasoningEffort, model), Permissions: a.Permissions,
-		ApprovalPolicy: a.ApprovalPolicy, ExecutionMode: a.ExecutionMode,
-		TaskKinds: a.TaskKinds, CanSpawn: a.CanSpawn, Backends: a.Backends,
-		MaxActive: a.MaxActive, MaxRecoveryAttempts: attempts, Guidance: c.guidance(key, a.Guidance),
+	if p.Skill != "" {
+		c.out.Skill = c.file("skill/SKILL.md", p.Skill, "skill")
 	}
 }
 
-// grants checks whom the agent may spawn: others of the team that are reached
-// by MCP, never the root, each once.
-func (c *compiler) grants(id string, a agentFile) {
-	key := "agents." + id + ".can_spawn"
-	seen := map[string]bool{}
-	for _, target := range a.CanSpawn {
-		t, ok := c.profile.Agents[target]
+// bindings takes over the models that the command line chose.
+func (c *compiler) bindings() {
+	for _, agent := range slices.Sorted(maps.Keys(c.in.Bindings)) {
+		key := c.in.Bindings[agent]
+		a, ok := c.profile.Agents[agent]
 		switch {
 		case !ok:
-			c.bad("profile.toml", key, "%q is not one of the agents", target)
-		case target == c.profile.RootAgent:
-			c.bad("profile.toml", key, "names the root agent %q, which is spawned by nobody", target)
-		case seen[target]:
-			c.bad("profile.toml", key, "names %q twice", target)
-		case !slices.Contains(t.Backends, "mcp"):
-			c.bad("profile.toml", key, "names %q, which has no backend \"mcp\"", target)
+			c.problems.add(Problem{File: fromCommandLine, Key: "--bind " + agent + "=" + key, Wrong: "there is no agent " + quote(agent), Right: c.agentHint(agent)})
+			continue
+		case c.catalog.at("models", key) == nil:
+			c.problems.add(Problem{File: fromCommandLine, Key: "--bind " + agent + "=" + key, Wrong: "model " + quote(key) + " is not in the catalogue", Right: c.modelHint(key)})
+			continue
 		}
-		seen[target] = true
+		a.Model = key
+		// What the profile says of the old model's efforts does not hold.
+		if !slices.Contains(c.models.Models[key].ReasoningLevels, a.ReasoningEffort) {
+			a.ReasoningEffort, a.AllowedReasoningEfforts = "", nil
+		}
+		c.profile.Agents[agent] = a
+		c.out.Bindings[agent] = key
 	}
 }
 
-func (c *compiler) effort(key, wanted string, m Model) string {
-	if wanted == "" {
-		return m.DefaultReasoning
-	}
-	if !slices.Contains(m.ReasoningLevels, wanted) {
-		c.bad("profile.toml", key+"reasoning_effort", "%q is not a level of model %s", wanted, m.Key)
-	}
-	return wanted
+const fromCommandLine = "command line"
+
+func (c *compiler) agentHint(word string) string {
+	return hint(word, slices.Sorted(maps.Keys(c.profile.Agents)), "the agents are")
 }
 
-func (c *compiler) guidance(key, name string) string {
-	if name == "" {
-		c.bad("profile.toml", key+"guidance", "is missing")
-		return ""
+func (c *compiler) modelHint(word string) string {
+	return hint(word, c.catalog.at("models").sorted(), "the catalogue has")
+}
+
+// hint names what a word was probably meant to be, or what there is.
+func hint(word string, known []string, lead string) string {
+	if near := nearest(word, known); near != "" {
+		return "did you mean " + near + "?"
 	}
-	text, err := c.folder.read(name)
-	if err != nil {
-		c.bad("profile.toml", key+"guidance", "can't be read: %v", err)
+	const shown = 8
+	text := lead
+	for i, k := range known {
+		if i == shown {
+			return text + " and more"
+		}
+		text += " " + k
 	}
-	return string(text)
+	return text
+}
+
+// or returns what a key says, or its default.
+func or[T any](said *T, otherwise T) T {
+	if said == nil {
+		return otherwise
+	}
+	return *said
 }
 
 // order lists the root and then the others as they are reached by delegation;
@@ -200,17 +230,5 @@ func (c *compiler) order() {
 	}
 	for _, id := range todo {
 		visit(id)
-	}
-}
-
-func (c *compiler) oneOf(key, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
-		c.bad("profile.toml", key, "must be one of %s, not %q", strings.Join(allowed, ", "), value)
-	}
-}
-
-func (c *compiler) within(key string, value, low, high int) {
-	if value < low || value > high {
-		c.bad("profile.toml", key, "must be from %d to %d, not %d", low, high, value)
 	}
 }

@@ -1,19 +1,9 @@
 package profile
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 
-	"github.com/codex-mmo/codex-mmo/core"
-	"github.com/codex-mmo/codex-mmo/core/folders"
-	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/strictjson"
 )
 
@@ -46,6 +36,9 @@ type Snapshot struct {
 	Skill          string                `json:"skill"`            // path in Files of the orchestration skill
 	Files          map[string]string     `json:"files"`            // path -> hex sha256 of what it holds
 	Warnings       []string              `json:"profile_warnings"` // what the operator should know, one sentence each
+
+	texts map[string][]byte // of Files, of a snapshot that was just compiled
+	dir   string            // of a snapshot that was loaded
 }
 
 // Coordination limits the team as a whole.
@@ -237,7 +230,20 @@ func (r Route) Scripted() bool { return r.BillingMode == BillingScripted }
 
 // OptionsJSON returns the driver's options as the gateway takes them.
 func (r Route) OptionsJSON() ([]byte, error) {
-	return strictjson.Marshal(map[string]string{"script": r.Script, "wire": r.WireProtocol})
+	options := map[string]any{}
+	if r.Driver == DriverOffline {
+		options["script"], options["wire"] = r.Script, r.WireProtocol
+	}
+	if len(r.Headers) > 0 {
+		options["headers"] = r.Headers
+	}
+	if len(r.EnvHTTPHeaders) > 0 {
+		options["secret_headers"] = r.EnvHTTPHeaders
+	}
+	if len(r.Quirks) > 0 {
+		options["quirks"] = r.Quirks
+	}
+	return strictjson.Marshal(options)
 }
 
 // Model is a model as the team's agents see it.
@@ -269,93 +275,4 @@ type Resource struct {
 	MaxActive   int    `json:"max_active"` // units at once, over all sessions
 	LockKey     string `json:"lock_key"`   // resources of one key share
 	Description string `json:"description"`
-}
-
-// seal computes both hashes.
-func (s *Snapshot) seal() error {
-	gateway, err := s.gatewayHash()
-	if err != nil {
-		return err
-	}
-	s.GatewayHash = gateway
-	data, err := strictjson.Marshal(s)
-	if err != nil {
-		return core.Errorf(core.KindValue, "profile %s can't be written as JSON: %w", s.ProfileID, err)
-	}
-	s.Hash = digest(data)
-	return nil
-}
-
-// gatewayHash covers what a gateway is told and nothing else, so that profiles
-// that differ in their texts alone share one.
-func (s *Snapshot) gatewayHash() (string, error) {
-	type served struct {
-		Route      string   `json:"route"`
-		UpstreamID string   `json:"upstream_id"`
-		Modalities []string `json:"modalities"`
-	}
-	models := map[string]served{} // key -> what the gateway knows of it
-	for key, m := range s.Models {
-		models[key] = served{m.Route, m.UpstreamID, m.Modalities}
-	}
-	data, err := strictjson.Marshal(map[string]any{"routes": s.Routes, "models": models})
-	if err != nil {
-		return "", core.Errorf(core.KindValue, "the routes of profile %s can't be written as JSON: %w", s.ProfileID, err)
-	}
-	return digest(data), nil
-}
-
-func digest(data []byte) string {
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
-}
-
-// Save writes the snapshot below the state root, unless it is there.
-func (s *Snapshot) Save(stateDir string) error {
-	if _, err := Load(stateDir, s.Hash); err == nil {
-		return nil
-	}
-	data, err := strictjson.Marshal(s)
-	if err != nil {
-		return core.Errorf(core.KindValue, "profile %s can't be written as JSON: %w", s.ProfileID, err)
-	}
-	dir := filepath.Join(stateDir, "snapshots")
-	if err := folders.MakeDir(dir); err != nil {
-		return err
-	}
-	_, err = store.Publish(dir, s.Hash+".json", data)
-	return err
-}
-
-var hashPattern = regexp.MustCompile(`^[0-9a-f]{64}$`)
-
-// Load reads a snapshot that was saved. Its bytes are hashed again each time:
-// what is not what the session was created with is refused.
-func Load(stateDir, hash string) (*Snapshot, error) {
-	if !hashPattern.MatchString(hash) {
-		return nil, core.Errorf(core.KindValue, "%q is not the hash of a snapshot", hash)
-	}
-	path := filepath.Join(stateDir, "snapshots", hash+".json")
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, core.Errorf(core.KindNotFound, "no snapshot %s: %w", path, err)
-	}
-	if err != nil || !info.Mode().IsRegular() {
-		return nil, core.Errorf(core.KindOS, "snapshot %s is refused: it must be a regular file (%v)", path, err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, core.Errorf(core.KindOS, "reading snapshot %s: %w", path, err)
-	}
-	if digest(data) != hash {
-		return nil, core.Errorf(core.KindRuntime, "snapshot %s failed integrity validation: its bytes are not those it was named for", path)
-	}
-	s := &Snapshot{Hash: hash}
-	if err := strictjson.Unmarshal(data, s, nil); err != nil {
-		return nil, core.Errorf(core.KindValue, "snapshot %s is not valid: %w", path, err)
-	}
-	if s.Schema != SchemaVersion {
-		return nil, core.Errorf(core.KindValue, "snapshot %s has schema %d, not %d", path, s.Schema, SchemaVersion)
-	}
-	return s, nil
 }

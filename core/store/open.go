@@ -178,7 +178,7 @@ func (s *Store) backup(ctx context.Context, version int) error {
 	if _, err := s.write.ExecContext(ctx, "VACUUM INTO ?", target); err != nil {
 		return s.wrap(err, "backing up to "+target)
 	}
-	return syncDir(filepath.Dir(target))
+	return SyncDir(filepath.Dir(target))
 }
 
 // openPrivate opens or makes a regular file of our own with mode 0600. It

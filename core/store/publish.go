@@ -185,7 +185,7 @@ func openDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-func syncDir(dir string) error {
+func SyncDir(dir string) error {
 	d, err := openDir(dir)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func newRig(t *testing.T, status core.SessionStatus, jobs ...core.JobStatus) *ri
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 	in := &CreateInput{Folders: f, Prompt: "go", Kind: kindNoninteractive, Now: now, Random: rand.Reader}
 	rec := draftSession(in, snap, "s1", place.Workspace)
-	if err := record(t.Context(), in, snap, rec); err != nil {
+	if err := record(t.Context(), in, snap, rec, nil); err != nil {
 		t.Fatal(err)
 	}
 	cfg := &Config{Folders: f, SessionID: "s1", Getenv: os.Getenv, Log: slog.New(slog.DiscardHandler)}

@@ -32,7 +32,7 @@ func gatewayRig(t *testing.T) *rig {
 func (r *rig) another(id string) *rig {
 	r.t.Helper()
 	in := &CreateInput{Folders: r.cfg.Folders, Prompt: "go", Kind: kindNoninteractive, Now: r.sess.CreatedAt, Random: rand.Reader}
-	if err := record(r.t.Context(), in, r.snap, draftSession(in, r.snap, id, r.sess.Workspace)); err != nil {
+	if err := record(r.t.Context(), in, r.snap, draftSession(in, r.snap, id, r.sess.Workspace), nil); err != nil {
 		r.t.Fatal(err)
 	}
 	cfg := *r.cfg

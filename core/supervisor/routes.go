@@ -100,7 +100,7 @@ func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
 	}
 	var secrets []*basepb.Secret
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		secrets = append(secrets, &basepb.Secret{Name: name, Value: values[name]})
+		secrets = append(secrets, &basepb.Secret{Name: name, Value: []byte(values[name])})
 	}
 	return routes, secrets, nil
 }

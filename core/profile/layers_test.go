@@ -1,0 +1,386 @@
+package profile_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/profile"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
+)
+
+// put writes a file below dir, with folders as needed.
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// layered is the team over a bundled catalogue, with resources and a remote
+// route.
+func layered() fstest.MapFS {
+	fsys := files()
+	fsys["catalog.toml"] = &fstest.MapFile{Data: []byte(`schema_version = 2
+[routes.remote]
+name = "Remote"
+driver = "openai_chat"
+wire_protocol = "openai_chat"
+billing_mode = "api"
+base_url = "https://api.example.org/v1"
+credential_env = "EXAMPLE_API_KEY"
+resource = "shared"
+[resources.shared]
+max_active = 4
+lock_key = "provider:example"
+[models.remote__m]
+route = "remote"
+upstream_id = "m"
+maker = "example"
+modalities = ["text"]
+reasoning_levels = ["low", "high"]
+default_reasoning = "low"
+context_window = 64000
+[models.remote__m.price]
+input = 1
+output = 2.5
+as_of = "2026-11-30"
+`)}
+	fsys["team/profile.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(profileText, `model = "m-big"`, `model = "remote__m"`, 1))}
+	return fsys
+}
+
+func origins(t *testing.T, in *profile.CompileInput) map[string]string {
+	t.Helper()
+	values, err := profile.Resolve(t.Context(), in)
+	if err != nil {
+		t.Fatalf("Resolve: %v", err)
+	}
+	found := map[string]string{}
+	for _, v := range values {
+		found[v.Key] = string(v.Value) + " " + v.Origin.String()
+	}
+	return found
+}
+
+// Later layers of the catalogue win key by key, and every value says where it
+// came from.
+func TestLayers(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	put(t, config, "catalog.d/10-mine.toml", "schema_version = 2\n[resources.shared]\nmax_active = 2\n")
+	put(t, config, "catalog.d/20-mine.toml", "schema_version = 2\n\n[resources.shared]\nmax_active = 1\n")
+	fsys := layered()
+	in := &profile.CompileInput{Name: "team", Bundled: fsys, ConfigDir: config, Bindings: map[string]string{"worker": "remote__m"}}
+	s := compile(t, in)
+	want := profile.Resource{ID: "shared", MaxActive: 1, LockKey: "provider:example"}
+	if diff := cmp.Diff(want, s.Resources["shared"]); diff != "" {
+		t.Errorf("the resource (-want +got):\n%s", diff)
+	}
+	if s.Agents["worker"].Model != "remote__m" || s.Bindings["worker"] != "remote__m" || s.Agents["worker"].Effort != "low" {
+		t.Errorf("the bound worker is %+v", s.Agents["worker"])
+	}
+	if unbound := compile(t, &profile.CompileInput{Name: "team", Bundled: fsys, ConfigDir: config}); unbound.Hash == s.Hash {
+		t.Error("a binding is no part of the snapshot's hash")
+	}
+	got := origins(t, in)
+	for key, want := range map[string]string{
+		"resources.shared.max_active":        "1 " + filepath.Join(config, "catalog.d", "20-mine.toml") + ":4",
+		"resources.shared.lock_key":          `"provider:example" bundled:catalog.toml:12`,
+		"models.remote__m.price.output":      "2.5 bundled:catalog.toml:23",
+		"models.m-small.context_window":      "100000 bundled:team/catalog.toml:27",
+		"coordination.max_depth":             "2 bundled:team/profile.toml:8",
+		"coordination.max_wakes":             "50 default",
+		"agents.zoe.model":                   `"remote__m" bundled:team/profile.toml:13`,
+		"agents.worker.model":                `"remote__m" command line`,
+		"agents.auditor.max_active":          "1 bundled:team/profile.toml:31",
+		"agents.worker.execution_mode":       `"turn" bundled:team/profile.toml:39`,
+		"profile_version":                    `"1.2.3" bundled:team/profile.toml:3`,
+		"agents.worker.approval_policy":      `"never" bundled:team/profile.toml:38`,
+		"agents.worker.write_scope_required": "false default",
+	} {
+		if got[key] != want {
+			t.Errorf("%s is %s, want %s", key, got[key], want)
+		}
+	}
+}
+
+// A layer that sends a key to another host is told, with the host.
+func TestRedirectedRoute(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	put(t, config, "catalog.d/x.toml", "schema_version = 2\n[routes.remote]\nbase_url = \"https://evil.example.net/v1\"\n")
+	report, err := profile.Check(t.Context(), &profile.CompileInput{Name: "team", Bundled: layered(), ConfigDir: config})
+	if err != nil || len(report.Problems) > 0 {
+		t.Fatalf("Check = %+v, %v", report, err)
+	}
+	want := profile.Problem{
+		File: filepath.Join(config, "catalog.d", "x.toml"), Line: 3, Key: "routes.remote.base_url",
+		Wrong: "sends EXAMPLE_API_KEY to https://evil.example.net/v1 instead of https://api.example.org/v1", Right: "make sure that you meant it",
+	}
+	if !slices.Contains(report.Warnings, want) {
+		t.Errorf("the warnings are %v, want %v among them", report.Warnings, want)
+	}
+}
+
+// Files that somebody else could have written, links and files that are no text
+// are refused by name, wherever they lie; what lies in a workspace is not looked
+// at.
+func TestHostileFiles(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, config string){
+		"link": func(t *testing.T, config string) {
+			put(t, config, "real.toml", "schema_version = 2\n")
+			put(t, config, "catalog.d/a.toml", "")
+			path := filepath.Join(config, "catalog.d", "x.toml")
+			if err := os.Symlink(filepath.Join(config, "real.toml"), path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"binary": func(t *testing.T, config string) { put(t, config, "catalog.d/x.toml", "a = \"\x00\"") },
+		"huge":   func(t *testing.T, config string) { put(t, config, "catalog.d/x.toml", strings.Repeat("#\n", 1<<20)) },
+		"open to others": func(t *testing.T, config string) {
+			put(t, config, "catalog.d/x.toml", "schema_version = 2\n")
+			if err := os.Chmod(filepath.Join(config, "catalog.d", "x.toml"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := testkit.PrivateDir(t)
+			spoil(t, config)
+			_, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: layered(), ConfigDir: config})
+			if err == nil || !strings.Contains(err.Error(), filepath.Join(config, "catalog.d")) {
+				t.Errorf("Compile = %v, want a refusal that names the file", err)
+			}
+		})
+	}
+}
+
+// Lifecycle and mesh timeouts cover the slowest tool server within reach.
+//
+// Spec: A039
+func TestTimeouts(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	put(t, config, "tool-mcp.d/slow.toml", `schema_version = 2
+[tool_mcp_servers.slow]
+transport = "stdio"
+command = "slow-server"
+startup_timeout_sec = 1500.5
+`)
+	fsys := layered()
+	text := string(fsys["team/profile.toml"].Data)
+	fsys["team/profile.toml"] = &fstest.MapFile{Data: []byte(text + "[agents.worker.tool_mcp_servers.slow]\n")}
+	s := compile(t, &profile.CompileInput{Name: "team", Bundled: fsys, ConfigDir: config})
+	for agent, want := range map[string][2]float64{"worker": {1530.5, 1560.5}, "zoe": {1200, 1560.5}, "auditor": {1200, 1230}} {
+		if got := [2]float64{s.LifecycleTimeout(agent), s.MeshTimeout(agent)}; got != want {
+			t.Errorf("%s has timeouts %v, want %v", agent, got, want)
+		}
+	}
+}
+
+// A route is available when its secrets are there and the session was not told
+// to do without it; an empty secret is none.
+func TestAvailability(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	put(t, config, "credentials.env", "EXAMPLE_API_KEY=\n")
+	s := compile(t, &profile.CompileInput{Name: "team", Bundled: layered(), ConfigDir: config})
+	at := func(env map[string]string, faults map[string]string) map[string]profile.RouteAvailability {
+		keys, err := profile.LoadCredentials(config, func(name string) string { return env[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Availability(func(name string) bool { _, ok := keys.Lookup(name); return ok }, false, faults)
+	}
+	for name, tc := range map[string]struct {
+		env, faults map[string]string
+		want        profile.RouteAvailability
+	}{
+		"missing": {nil, nil, profile.RouteAvailability{Reason: "missing credential EXAMPLE_API_KEY"}},
+		"empty":   {map[string]string{"EXAMPLE_API_KEY": ""}, nil, profile.RouteAvailability{Reason: "missing credential EXAMPLE_API_KEY"}},
+		"there":   {map[string]string{"EXAMPLE_API_KEY": "k"}, nil, profile.RouteAvailability{Available: true}},
+		"fault": {
+			map[string]string{"EXAMPLE_API_KEY": "k"},
+			map[string]string{"remote": "rate_limit"},
+			profile.RouteAvailability{Reason: "injected route fault: rate_limit", Fault: "rate_limit"},
+		},
+	} {
+		if diff := cmp.Diff(tc.want, at(tc.env, tc.faults)["remote"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if !at(tc.env, tc.faults)["r"].Available {
+			t.Errorf("%s: the scripted route is not available", name)
+		}
+	}
+	for want, faults := range map[string]map[string]string{
+		"must be one of": {"remote": "generic_unavailable"}, "unknown route": {"nowhere": "timeout"},
+	} {
+		if err := s.CheckFaults(faults); core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), want) {
+			t.Errorf("CheckFaults(%v) = %v, want %q", faults, err, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"EXAMPLE_API_KEY"}, s.SecretNames()); diff != "" {
+		t.Errorf("SecretNames (-want +got):\n%s", diff)
+	}
+	if names := s.AgentSecrets("zoe"); len(names) > 0 {
+		t.Errorf("the engine of an agent on the gateway gets %v", names)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	load := func(text string) (*profile.Credentials, error) {
+		put(t, config, "credentials.env", text)
+		return profile.LoadCredentials(config, func(name string) string { return map[string]string{"A": "of the environment", "B": ""}[name] })
+	}
+	keys, err := load("\ufeff# keys\r\nA=of the file\r\nB = \"quoted\" \nexport C='x=y'\n\nD=\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"A": "of the environment", "B": "quoted", "C": "x=y", "D": "", "E": ""} {
+		if got, ok := keys.Lookup(name); got != want || ok != (want != "") {
+			t.Errorf("Lookup(%s) = %q, %t, want %q", name, got, ok, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"A=1\nsecret-value-without-name\n": ":2: there is no =", "PATH=x": `:1: "PATH" can't be the name of a secret`,
+		"A=1\nA=2": ":2: A is there twice", "A=\"x": ":1: the quotes around A do not end", "A=\x00": "not UTF-8 text",
+	} {
+		_, err := load(text)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-value") {
+			t.Errorf("%q: %v, want %q and no value", text, err, want)
+		}
+	}
+	if err := os.Chmod(filepath.Join(config, "credentials.env"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := profile.LoadCredentials(config, os.Getenv); core.KindOf(err) != core.KindPermission || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("a file that others can read: %v", err)
+	}
+	for _, value := range []string{"a\nb", "a\x7f", "\x00"} {
+		err := profile.CheckSecret("A", value, profile.UseProviderHeader)
+		if err == nil || !strings.Contains(err.Error(), "prohibited control character") || strings.Contains(err.Error(), value) {
+			t.Errorf("CheckSecret(%q) = %v", value, err)
+		}
+	}
+	if err := profile.CheckSecret("A", "bearer-Ω", profile.UseProviderHeader); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSettings(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	got, err := profile.LoadSettings(config)
+	want := &profile.Settings{CodexVersions: "compatible", AuthLinkMode: "shared", GatewayIdleTimeoutSeconds: 120}
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("without a file: %v (-want +got):\n%s", err, diff)
+	}
+	put(t, config, "settings.toml", "# mine\ncodex_bin = \"codex\" # from npm\ncodex_versions = \"reviewed\"\nauth_link_mode = \"copy\"\ngateway_idle_timeout_seconds = 0\n")
+	for _, id := range []string{"team", "other-team"} {
+		if err := profile.SetActive(config, id); err != nil {
+			t.Fatal(err)
+		}
+		got, err = profile.LoadSettings(config)
+		want = &profile.Settings{CodexBin: "codex", CodexVersions: "reviewed", AuthLinkMode: "copy", Profile: id}
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("after SetActive(%s): %v (-want +got):\n%s", id, err, diff)
+		}
+	}
+	data, err := os.ReadFile(filepath.Join(config, "settings.toml"))
+	if err != nil || !strings.Contains(string(data), "# mine\ncodex_bin = \"codex\" # from npm\n") || strings.Count(string(data), "profile =") != 1 {
+		t.Errorf("SetActive left %q, %v", data, err)
+	}
+	for text, want := range map[string]string{
+		"codex_bin = 3":                     "settings.toml:1: codex_bin: is a whole number; must be a string",
+		"auth_link_mode = \"x\"":            "must be one of shared, copy",
+		"gateway_idle_timeout_seconds = -1": "must be from 0 to 86400",
+		"gateway_idle_timeout_second = 1":   "did you mean gateway_idle_timeout_seconds?",
+		"\nprofile = \"../x\"":              "settings.toml:2: profile: is \"../x\"; must be the id of a profile",
+	} {
+		put(t, config, "settings.toml", text)
+		if _, err := profile.LoadSettings(config); core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A clone is a profile of the user's own under a new id, and nothing is
+// overwritten.
+func TestClone(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	in := &profile.CompileInput{Name: "team", Bundled: layered(), ConfigDir: config}
+	dir, err := profile.Clone(in, "my-team")
+	if err != nil || dir != filepath.Join(config, "profiles", "my-team") {
+		t.Fatalf("Clone = %q, %v", dir, err)
+	}
+	testkit.AssertModes(t, config)
+	s := compile(t, &profile.CompileInput{Name: "my-team", Bundled: layered(), ConfigDir: config})
+	if s.ProfileID != "my-team" || s.RootAgent != "zoe" {
+		t.Errorf("the clone is %s, led by %s", s.ProfileID, s.RootAgent)
+	}
+	if _, err := profile.Clone(in, "my-team"); core.KindOf(err) != core.KindValue {
+		t.Errorf("a second clone: %v, want a ValueError", err)
+	}
+	if _, err := profile.Clone(in, "../x"); core.KindOf(err) != core.KindValue {
+		t.Errorf("a clone outside: %v, want a ValueError", err)
+	}
+	put(t, config, "profiles/broken/profile.toml", "x = 1\n")
+	list, err := profile.List(t.Context(), &profile.ListInput{Bundled: layered(), ConfigDir: config, Has: func(string) bool { return false }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		list[i].Snapshot = nil
+	}
+	order := []string{"zoe", "worker", "auditor"}
+	missing := []string{"remote: missing credential EXAMPLE_API_KEY"}
+	want := []profile.Entry{
+		{ID: "broken", Origin: filepath.Join(config, "profiles", "broken"), Problems: 6},
+		{ID: "my-team", Origin: dir, Description: "A team.", Agents: order, Missing: missing},
+		{ID: "team", Origin: "bundled", Description: "A team.", Agents: order, Missing: missing},
+	}
+	if diff := cmp.Diff(want, list); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+}
+
+// The published schemas are valid JSON, closed, and the ones in docs/schemas.
+func TestSchemas(t *testing.T) {
+	for _, name := range profile.SchemaNames {
+		data, err := profile.Schema(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var schema map[string]any
+		if err := json.Unmarshal(data, &schema); err != nil || schema["additionalProperties"] != false {
+			t.Errorf("the schema of %s is no closed object: %v", name, err)
+		}
+		published, err := os.ReadFile(filepath.Join("..", "..", "docs", "schemas", name+".schema.json"))
+		if err != nil || string(published) != string(data) {
+			t.Errorf("docs/schemas/%s.schema.json is not what `codex-mmo profile schema %s` prints (%v)", name, name, err)
+		}
+	}
+}
+
+func FuzzCredentials(f *testing.F) {
+	f.Add("A=1\nB='2'\n")
+	f.Add("=\n\"\nexport ")
+	f.Fuzz(func(t *testing.T, text string) {
+		config := testkit.PrivateDir(t)
+		put(t, config, "credentials.env", text)
+		put(t, config, "settings.toml", text)
+		if keys, err := profile.LoadCredentials(config, nil); err == nil {
+			keys.Lookup("A")
+		}
+		_, _ = profile.LoadSettings(config)
+		_ = profile.SetActive(config, "x")
+	})
+}

@@ -1,0 +1,182 @@
+package profile
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/folders"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+// Entry is one profile of a list.
+type Entry struct {
+	ID          string   `json:"id"`
+	Origin      string   `json:"origin"` // bundled, or the path of its folder
+	Description string   `json:"description,omitempty"`
+	Active      bool     `json:"active"`
+	Problems    int      `json:"problems"`          // that keep it from being used
+	Agents      []string `json:"agents,omitempty"`  // in the order of the team
+	Missing     []string `json:"missing,omitempty"` // route: why it can't be used
+
+	Snapshot *Snapshot `json:"-"` // nil when there are problems
+}
+
+// ListInput says where to look for profiles, and what decides about routes.
+type ListInput struct {
+	Bundled   fs.FS
+	ConfigDir string
+	Has       func(secret string) bool
+	Login     bool
+}
+
+// List looks at every profile there is: the user's own, then the bundled ones
+// that none of them hides.
+func List(ctx context.Context, in *ListInput) ([]Entry, error) {
+	settings, err := LoadSettings(in.ConfigDir)
+	if err != nil {
+		return nil, err
+	}
+	names, err := profileNames(in)
+	if err != nil {
+		return nil, err
+	}
+	var entries []Entry
+	for _, name := range names {
+		e := Entry{ID: name, Origin: "bundled", Active: name == settings.Profile}
+		if _, err := os.Lstat(filepath.Join(in.ConfigDir, "profiles", name)); err == nil && in.ConfigDir != "" {
+			e.Origin = filepath.Join(in.ConfigDir, "profiles", name)
+		}
+		report, err := Check(ctx, &CompileInput{Name: name, Bundled: in.Bundled, ConfigDir: in.ConfigDir})
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			e.Problems, e.Description = 1, err.Error()
+		case report.Snapshot == nil:
+			e.Problems = len(report.Problems)
+		default:
+			e.describe(report.Snapshot, in)
+		}
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+func (e *Entry) describe(s *Snapshot, in *ListInput) {
+	e.Snapshot, e.Description, e.Agents = s, s.Description, s.Order
+	routes := s.Availability(in.Has, in.Login, nil)
+	for id, r := range routes {
+		if !r.Available {
+			e.Missing = append(e.Missing, id+": "+r.Reason)
+		}
+	}
+	slices.Sort(e.Missing)
+}
+
+func profileNames(in *ListInput) ([]string, error) {
+	var names []string
+	add := func(entries []fs.DirEntry) {
+		for _, e := range entries {
+			if e.IsDir() && core.ValidID(e.Name()) && !slices.Contains(names, e.Name()) {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	if in.ConfigDir != "" {
+		entries, err := os.ReadDir(filepath.Join(in.ConfigDir, "profiles"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, core.Errorf(core.KindOS, "reading your profiles: %w", err)
+		}
+		add(entries)
+	}
+	if in.Bundled != nil {
+		entries, err := fs.ReadDir(in.Bundled, ".")
+		if err != nil {
+			return nil, core.Errorf(core.KindOS, "reading the bundled profiles: %w", err)
+		}
+		add(entries)
+	}
+	return names, nil
+}
+
+// Clone copies a profile into the user's configuration under a new id, and
+// returns its folder. Nothing that is there is overwritten, and a copy that was
+// cut short leaves nothing.
+func Clone(in *CompileInput, newID string) (dir string, err error) {
+	if !core.ValidID(newID) {
+		return "", core.Errorf(core.KindValue, "%q can't be the id of a profile", newID).WithRemedy("use a-z, 0-9, - and _")
+	}
+	f, err := open(in)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	all := filepath.Join(in.ConfigDir, "profiles")
+	if err := folders.MakeDir(all); err != nil {
+		return "", err
+	}
+	dir = filepath.Join(all, newID)
+	if _, err := os.Lstat(dir); err == nil {
+		return "", core.Errorf(core.KindValue, "there is a profile %s already", dir).WithRemedy("choose another id, or remove it first")
+	}
+	draft, err := os.MkdirTemp(all, ".new-")
+	if err != nil {
+		return "", core.Errorf(core.KindOS, "copying profile %s: %w", in.Name, err)
+	}
+	defer os.RemoveAll(draft)
+	if err := f.copyTo(draft, newID); err != nil {
+		return "", err
+	}
+	if err := os.Rename(draft, dir); err != nil {
+		return "", core.Errorf(core.KindOS, "copying profile %s: %w", in.Name, err)
+	}
+	return dir, store.SyncDir(all)
+}
+
+// copyTo copies the profile's files, with another id.
+func (f *folder) copyTo(dir, id string) error {
+	return fs.WalkDir(f.fsys, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return core.Errorf(core.KindOS, "reading %s: %w", f.name, err)
+		}
+		if e.IsDir() {
+			return folders.MakeDir(filepath.Join(dir, filepath.FromSlash(name)))
+		}
+		data, err := f.read(name)
+		if err != nil {
+			return err
+		}
+		if name == "profile.toml" {
+			data = rename(data, id)
+		}
+		return publish(filepath.Join(dir, filepath.Dir(filepath.FromSlash(name))), filepath.Base(name), data)
+	})
+}
+
+// rename puts another id into the text of a profile.toml. Where there is none
+// to replace, the check of the copy says so.
+func rename(data []byte, id string) []byte {
+	var problems Problems
+	old := parse("", data, &problems).at("id")
+	if old == nil {
+		return data
+	}
+	all := strings.Split(string(data), "\n")
+	all[old.origin.Line-1] = "id = " + quote(id)
+	return []byte(strings.Join(all, "\n"))
+}
+
+// publish writes a file whole or not at all.
+func publish(dir, name string, data []byte) error {
+	if err := folders.MakeDir(dir); err != nil {
+		return err
+	}
+	_, err := store.Publish(dir, name, data)
+	return err
+}
