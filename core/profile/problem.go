@@ -66,6 +66,17 @@ func nearest(word string, known []string) string {
 			best, distance = k, d
 		}
 	}
+	if best != "" || len(word) < 4 {
+		return best
+	}
+	for _, k := range known { // a part of the word was left out
+		if strings.Contains(k, word) {
+			if best != "" {
+				return "" // more than one
+			}
+			best = k
+		}
+	}
 	return best
 }
 

@@ -29,6 +29,8 @@ func TestRoundTrip(t *testing.T) {
 	later := created.Add(time.Hour)
 	rec := session("s1")
 	rec.Status, rec.StartedAt, rec.SnapshotHash = core.SessionRunning, &later, "abc"
+	rec.RouteFaults = map[string]string{"r": "timeout"}
+	rec.RouteAvailability = map[string]store.Availability{"r": {Reason: "injected route fault: timeout", Fault: "timeout"}}
 	rec.Failure = &store.Failure{Kind: "turn_failed", Message: "<&> \u2028 \"quoted\"", Retryable: true}
 	work := job("j-s1", "s1")
 	work.Status, work.WriteScope, work.Usage = core.JobRunning, []string{"a/b"}, &store.TokenUsage{InputTokens: 1 << 60}
