@@ -8,7 +8,7 @@ PROTOS  := plugins/base/proto/base.proto plugins/host/proto/host.proto plugins/g
 TOOLS   := ./fetchcodex ./protogen ./testrun mvdan.cc/gofumpt honnef.co/go/tools/cmd/staticcheck \
 	google.golang.org/protobuf/cmd/protoc-gen-go google.golang.org/grpc/cmd/protoc-gen-go-grpc
 
-.PHONY: help build codex demo test lint fmt generate bench clean tools
+.PHONY: help build codex codex-all demo test lint fmt generate bench clean tools
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -20,10 +20,13 @@ build: ## build bin/codex-mmo
 codex: ## fetch the pinned Codex from npm into the user's cache, once
 	@go -C .tools run ./fetchcodex
 
+codex-all: ## fetch every Codex that was reviewed: some tests run on each
+	@go -C .tools run ./fetchcodex all
+
 demo: build codex ## run a whole team on the offline model: no account, no network
 	bin/codex-mmo demo
 
-test: codex lint ## lint, then all tests with the race detector; prints the time of each suite
+test: codex-all lint ## lint, then all tests with the race detector; prints the time of each suite
 	bin/tools/testrun . .tools -- -race -shuffle=on -p 2 -timeout 20m
 
 lint: tools ## check format, vet, staticcheck, go.mod and generated code

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// npmTimeout bounds the download of about 125 MB.
+// npmTimeout bounds the download of about 125 to 175 MB.
 const npmTimeout = 15 * time.Minute
 
 // fetcher fetches one pinned package below base.
@@ -29,7 +29,7 @@ type fetcher struct {
 }
 
 func (f *fetcher) parent() string { return filepath.Join(f.base, "codex-mmo", "codex") }
-func (f *fetcher) final() string  { return filepath.Join(f.parent(), version) }
+func (f *fetcher) final() string  { return filepath.Join(f.parent(), f.pin.version) }
 func (f *fetcher) binary() string { return filepath.Join(f.final(), "codex") }
 
 // fetch returns the stable path of the binary, after a download when the
@@ -91,7 +91,7 @@ func (f *fetcher) install(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(work)) }()
 
-	fmt.Fprintf(f.log, "fetching %s with npm (about 125 MB, once)\n", f.pin.spec())
+	fmt.Fprintf(f.log, "fetching %s with npm (125 to 175 MB, once)\n", f.pin.spec())
 	archive, err := f.pack(ctx, work)
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (f *fetcher) install(ctx context.Context) (err error) {
 func (f *fetcher) pack(ctx context.Context, dir string) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return "", errors.New("npm is not in PATH and the pinned Codex comes from there; install Node.js with npm, or set MMO_CODEX_BIN to a Codex " + version)
+		return "", errors.New("npm is not in PATH and the pinned Codex comes from there; install Node.js with npm, or set MMO_CODEX_BIN to a Codex " + f.pin.version)
 	}
 	ctx, cancel := context.WithTimeout(ctx, npmTimeout)
 	defer cancel()

@@ -1,5 +1,6 @@
-// Command fetchcodex puts the pinned Codex into the user's cache and prints
-// the path of its native binary.
+// Command fetchcodex puts pinned Codexes into the user's cache and prints the
+// paths of their native binaries: the preferred one, those that are named by their
+// version, or with the argument "all" every one.
 //
 // The package comes from npm, whose client checks it against the registry's
 // digest. On the platforms in the table of pins the archive and the binary
@@ -34,19 +35,32 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	pin, err := pinFor(runtime.GOOS, runtime.GOARCH)
-	if err != nil {
-		return err
-	}
 	cache, err := cacheDir(os.Getenv)
 	if err != nil {
 		return err
 	}
-	f := fetcher{pin: pin, base: cache, log: os.Stderr}
-	path, err := f.fetch(ctx)
-	if err != nil {
-		return err
+	for _, version := range wanted(os.Args[1:]) {
+		pin, err := pinFor(version, runtime.GOOS, runtime.GOARCH)
+		if err != nil {
+			return err
+		}
+		f := fetcher{pin: pin, base: cache, log: os.Stderr}
+		path, err := f.fetch(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println(path)
 	}
-	fmt.Println(path)
 	return nil
+}
+
+// wanted reads the versions that the arguments name.
+func wanted(args []string) []string {
+	switch {
+	case len(args) == 0:
+		return []string{preferred}
+	case len(args) == 1 && args[0] == "all":
+		return versions
+	}
+	return args
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 
 	"github.com/codex-mmo/codex-mmo/core"
 )
@@ -57,7 +56,8 @@ func Find(getenv func(string) string, settingsBin string, cacheDirs []string) (s
 
 // CacheDirs lists the folders that `make codex` fills below the user's cache
 // folder ($XDG_CACHE_HOME, else .cache in HOME), for Find: the reviewed
-// versions, newest first. It is empty when the environment names neither.
+// versions, oldest first, as the tests prefer them. It is empty when the
+// environment names neither.
 func CacheDirs(getenv func(string) string) []string {
 	userCache := getenv("XDG_CACHE_HOME")
 	if userCache == "" && getenv("HOME") != "" {
@@ -67,7 +67,7 @@ func CacheDirs(getenv func(string) string) []string {
 		return nil
 	}
 	var dirs []string
-	for _, version := range slices.Backward(reviewedVersions()) {
+	for _, version := range reviewedVersions() {
 		dirs = append(dirs, filepath.Join(userCache, "codex-mmo", "codex", version))
 	}
 	return dirs

@@ -39,7 +39,15 @@ type truncation struct {
 	Limit int    `json:"limit"` // tokens
 }
 
-func catalog(m profile.Model) modelCatalog {
+func catalog(models []profile.Model) modelCatalog {
+	list := modelCatalog{Models: []modelEntry{}}
+	for _, m := range models {
+		list.Models = append(list.Models, entryOf(m))
+	}
+	return list
+}
+
+func entryOf(m profile.Model) modelEntry {
 	entry := modelEntry{
 		Slug: m.Key, DisplayName: m.Key, Description: m.UpstreamID + " by " + m.Maker,
 		ShellType: "unified_exec", Visibility: "list", SupportedInAPI: true, Priority: 1,
@@ -54,5 +62,5 @@ func catalog(m profile.Model) modelCatalog {
 	if m.DefaultReasoning != "none" {
 		entry.DefaultReasoningLevel = &m.DefaultReasoning
 	}
-	return modelCatalog{Models: []modelEntry{entry}}
+	return entry
 }

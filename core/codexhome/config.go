@@ -12,8 +12,7 @@ import (
 
 // Limits that are written into the home.
 const (
-	toolTimeout    = 1230.0 // seconds; the longest wait of agents_wait and 30 more
-	startupTimeout = 30     // seconds until the MCP server must answer
+	startupTimeout = 30 // seconds until the MCP server must answer
 	// toolOutputTokens keeps one page of a result whole; Codex cuts the middle
 	// out of what is longer.
 	toolOutputTokens = 20000
@@ -26,7 +25,7 @@ type config struct {
 	Model                   string `toml:"model"`
 	ModelProvider           string `toml:"model_provider"`
 	ModelReasoningEffort    string `toml:"model_reasoning_effort,omitempty"`
-	ModelCatalogJSON        string `toml:"model_catalog_json"`
+	ModelCatalogJSON        string `toml:"model_catalog_json,omitempty"`
 	ApprovalPolicy          string `toml:"approval_policy"`
 	DefaultPermissions      string `toml:"default_permissions"`
 	WebSearch               string `toml:"web_search"`
@@ -35,26 +34,39 @@ type config struct {
 	CheckForUpdateOnStartup bool   `toml:"check_for_update_on_startup"`
 	CLIAuthCredentialsStore string `toml:"cli_auth_credentials_store"`
 
-	ModelProviders map[string]provider        `toml:"model_providers"`
+	ModelProviders map[string]provider        `toml:"model_providers,omitempty"`
 	Features       map[string]bool            `toml:"features"`
-	Agents         map[string]bool            `toml:"agents"`
+	Agents         map[string]any             `toml:"agents"`
 	ShellEnv       shellEnvironment           `toml:"shell_environment_policy"`
 	Permissions    map[string]permissionTable `toml:"permissions"`
 	MCPServers     map[string]mcpServer       `toml:"mcp_servers"`
 	Analytics      map[string]bool            `toml:"analytics"`
 	Feedback       map[string]bool            `toml:"feedback"`
 	History        map[string]string          `toml:"history"`
-	Skills         map[string]map[string]bool `toml:"skills"`
+	Skills         skills                     `toml:"skills"`
 	Projects       map[string]project         `toml:"projects,omitempty"`
 }
 
+// skills switches the bundled skills off, and the team's own on or off.
+type skills struct {
+	Bundled map[string]bool `toml:"bundled"`
+	Config  []skill         `toml:"config,omitempty"`
+}
+
+type skill struct {
+	Path    string `toml:"path"`
+	Enabled bool   `toml:"enabled"`
+}
+
 type provider struct {
-	Name              string `toml:"name"`
-	BaseURL           string `toml:"base_url"`
-	EnvKey            string `toml:"env_key"`
-	WireAPI           string `toml:"wire_api"`
-	RequestMaxRetries int    `toml:"request_max_retries"`
-	StreamMaxRetries  int    `toml:"stream_max_retries"`
+	Name              string            `toml:"name"`
+	BaseURL           string            `toml:"base_url"`
+	EnvKey            string            `toml:"env_key,omitempty"`
+	WireAPI           string            `toml:"wire_api"`
+	RequestMaxRetries int               `toml:"request_max_retries"`
+	StreamMaxRetries  int               `toml:"stream_max_retries"`
+	HTTPHeaders       map[string]string `toml:"http_headers,omitempty"`
+	EnvHTTPHeaders    map[string]string `toml:"env_http_headers,omitempty"`
 }
 
 type shellEnvironment struct {
@@ -70,16 +82,20 @@ type permissionTable struct {
 }
 
 type mcpServer struct {
-	Command                   string            `toml:"command"`
-	Args                      []string          `toml:"args"`
+	Command                   string            `toml:"command,omitempty"`
+	Args                      []string          `toml:"args,omitempty"`
+	URL                       string            `toml:"url,omitempty"`
+	BearerTokenEnvVar         string            `toml:"bearer_token_env_var,omitempty"`
+	Enabled                   *bool             `toml:"enabled,omitempty"`
 	Required                  bool              `toml:"required"`
-	SupportsParallelToolCalls bool              `toml:"supports_parallel_tool_calls"`
+	SupportsParallelToolCalls bool              `toml:"supports_parallel_tool_calls,omitempty"`
 	DefaultToolsApprovalMode  string            `toml:"default_tools_approval_mode"`
-	ToolTimeoutSec            float64           `toml:"tool_timeout_sec"`
-	StartupTimeoutSec         int               `toml:"startup_timeout_sec"`
-	EnabledTools              []string          `toml:"enabled_tools"`
-	EnvVars                   []string          `toml:"env_vars"`
-	Env                       map[string]string `toml:"env"`
+	ToolTimeoutSec            float64           `toml:"tool_timeout_sec,omitempty"`
+	StartupTimeoutSec         float64           `toml:"startup_timeout_sec"`
+	EnabledTools              []string          `toml:"enabled_tools,omitempty"`
+	DisabledTools             []string          `toml:"disabled_tools,omitempty"`
+	EnvVars                   []string          `toml:"env_vars,omitempty"`
+	Env                       map[string]string `toml:"env,omitempty"`
 }
 
 type project struct {
@@ -88,8 +104,8 @@ type project struct {
 
 func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home) *config {
 	return &config{
-		Model:                   model.Key,
-		ModelProvider:           Provider,
+		Model:                   home.Model,
+		ModelProvider:           home.ModelProvider,
 		ModelReasoningEffort:    effort(agent),
 		ModelCatalogJSON:        home.CatalogPath,
 		ApprovalPolicy:          agent.ApprovalPolicy,
@@ -97,12 +113,9 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 		WebSearch:               "disabled",
 		ToolOutputTokenLimit:    toolOutputTokens,
 		CLIAuthCredentialsStore: "file",
-		ModelProviders: map[string]provider{Provider: {
-			Name: "codex-mmo gateway", BaseURL: spec.GatewayURL, EnvKey: BearerVar,
-			WireAPI: "responses", StreamMaxRetries: streamRetries,
-		}},
-		Features: features(spec.CodexVersion),
-		Agents:   map[string]bool{"enabled": false},
+		ModelProviders:          providers(spec, model),
+		Features:                features(spec, agent),
+		Agents:                  map[string]any{"enabled": spec.hasNatives()},
 		ShellEnv: shellEnvironment{
 			Inherit: "core",
 			// Codex gives its commands a socket for stdin, and a bash at the first
@@ -110,14 +123,14 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 			Set: map[string]string{"SHLVL": "1"},
 		},
 		Permissions: map[string]permissionTable{
-			ProfileRead:  permissions("read", outermost(spec.Deny)),
-			ProfileWrite: permissions("write", outermost(spec.Deny)),
+			ProfileRead:  permissions("read", agent.Network, outermost(spec.Deny)),
+			ProfileWrite: permissions("write", agent.Network, outermost(spec.Deny)),
 		},
-		MCPServers: map[string]mcpServer{MeshServer: mesh(spec)},
+		MCPServers: servers(spec),
 		Analytics:  map[string]bool{"enabled": false},
 		Feedback:   map[string]bool{"enabled": false},
 		History:    map[string]string{"persistence": "none"},
-		Skills:     map[string]map[string]bool{"bundled": {"enabled": false}},
+		Skills:     skillsOf(home, true),
 	}
 }
 
@@ -129,23 +142,58 @@ func effort(agent profile.Agent) string {
 	return agent.Effort
 }
 
+// providers says how the role's model is reached. The bearer of the gateway and
+// the keys of a direct route are named here, and stand in the environment alone.
+func providers(spec *Spec, model profile.Model) map[string]provider {
+	route := spec.Snapshot.Routes[model.Route]
+	switch route.Driver {
+	case profile.DriverCodexLogin:
+		return nil // Codex's own
+	case profile.DriverCodexCustom:
+		return map[string]provider{DirectProvider: {
+			Name: route.Name, BaseURL: route.BaseURL, EnvKey: route.CredentialEnv, WireAPI: "responses",
+			RequestMaxRetries: streamRetries, StreamMaxRetries: streamRetries,
+			HTTPHeaders: route.Headers, EnvHTTPHeaders: route.EnvHTTPHeaders,
+		}}
+	}
+	return map[string]provider{Provider: {
+		Name: "codex-mmo gateway", BaseURL: spec.GatewayURL, EnvKey: BearerVar, WireAPI: "responses", StreamMaxRetries: streamRetries,
+	}}
+}
+
+// hasNatives reports whether the role may have subagents inside its engine: not
+// in a session whose isolation is in doubt.
+func (s *Spec) hasNatives() bool { return !s.Tainted && len(s.Snapshot.NativeAgents(s.Agent)) > 0 }
+
+func skillsOf(home *Home, enabled bool) skills {
+	s := skills{Bundled: map[string]bool{"enabled": false}}
+	if home.SkillPath != "" {
+		s.Config = []skill{{Path: home.SkillPath, Enabled: enabled}}
+	}
+	return s
+}
+
 // features switches off what calls home, what starts processes of its own and
 // what retries without end. Goals stay on: a paused goal is what makes a fresh
 // paginated thread durable. Native subagents are off in every form that the version
-// knows; 0.171.0 warns of the older keys.
-func features(version string) map[string]bool {
-	off := map[string]bool{
+// knows, unless the role has some; 0.171.0 warns of the older keys.
+func features(spec *Spec, agent profile.Agent) map[string]bool {
+	set := map[string]bool{
 		"plugins":                      false,
 		"apps":                         false,
 		"remote_plugin":                false,
 		"shell_snapshot":               false,
 		"unbounded_connection_retries": false,
 	}
-	if before(version, 0, 171) {
-		off["multi_agent"] = false
-		off["multi_agent_v2"] = false
+	if before(spec.CodexVersion, 0, 171) {
+		set["multi_agent"], set["multi_agent_v2"] = spec.hasNatives(), false
+	} else if spec.hasNatives() {
+		set["multi_agent"] = true
 	}
-	return off
+	if agent.MayAsk {
+		set["default_mode_request_user_input"] = true
+	}
+	return set
 }
 
 // before reports whether a version is older than major.minor. One that can't
@@ -160,10 +208,10 @@ func before(version string, major, minor int) bool {
 	return errA == nil && errB == nil && (a < major || a == major && b < minor)
 }
 
-// permissions is a profile that reads everything but what is denied, has no
-// network, and reads or writes the workspace. Nothing else is writable, /tmp
+// permissions is a profile that reads everything but what is denied, has the
+// network or not, and reads or writes the workspace. Nothing else is writable, /tmp
 // and TMPDIR included: a worker must not reach another one's files there.
-func permissions(workspace string, deny []string) permissionTable {
+func permissions(workspace string, network bool, deny []string) permissionTable {
 	files := map[string]any{
 		":root":            "read",
 		":workspace_roots": map[string]string{".": workspace},
@@ -171,32 +219,7 @@ func permissions(workspace string, deny []string) permissionTable {
 	for _, path := range deny {
 		files[path] = "deny"
 	}
-	return permissionTable{Filesystem: files, Network: map[string]bool{"enabled": false}}
-}
-
-// mesh is our MCP server. It is required, so that no turn begins without its
-// tools, and approved, because under policy never Codex would refuse them.
-func mesh(spec *Spec) mcpServer {
-	vars := []string{CallerTokenVar, RunVar}
-	if spec.Agent != spec.Snapshot.RootAgent {
-		vars = append(vars, JobVar)
-	}
-	return mcpServer{
-		Command:                   spec.Binary,
-		Args:                      []string{"mcp"},
-		Required:                  true,
-		SupportsParallelToolCalls: true,
-		DefaultToolsApprovalMode:  "approve",
-		ToolTimeoutSec:            toolTimeout,
-		StartupTimeoutSec:         startupTimeout,
-		EnabledTools:              spec.Tools,
-		EnvVars:                   vars,
-		Env: map[string]string{
-			SessionVar: spec.SessionID,
-			AgentVar:   spec.Agent,
-			SocketVar:  spec.ControlSocket,
-		},
-	}
+	return permissionTable{Filesystem: files, Network: map[string]bool{"enabled": network}}
 }
 
 // Closed lists what no command of a model may read, for Spec.Deny: our state,

@@ -2,12 +2,16 @@
 // everything that Codex reads, generated, so that nothing of the operator's own
 // Codex configuration takes part.
 //
-//	config.toml    model, provider, permission profiles, MCP server, features
-//	models.json    the model catalogue: one entry, the role's model
-//	AGENTS.md      the role's guidance from the snapshot
+//	config.toml                           model, provider, permission profiles, MCP servers, features
+//	models.json                           the model catalogue: the role's model and its native agents'
+//	AGENTS.md                             the role's guidance from the snapshot
+//	skills/team-orchestration/SKILL.md    the team's skill, of roles that delegate
+//	agents/<id>.toml                      a native agent's role
+//	auth.json                             link to the operator's login, of roles on a ChatGPT route
 //
 // No secret is in any of them: the gateway's bearer and the caller's token are
-// named, and are in the environment of the app-server alone. Whatever a thread
+// named, and are in the environment of the app-server alone, as are the secrets
+// of tool servers and of routes that Codex reaches by itself. Whatever a thread
 // needs stands in config.toml, because fresh contexts and resumed threads take
 // it from there.
 package codexhome

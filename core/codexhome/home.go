@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -17,7 +20,10 @@ import (
 
 // Names that the home defines and the app-server's client uses.
 const (
-	Provider       = "gw"       // model_provider: the gateway
+	Provider       = "gw"     // model_provider: the gateway
+	DirectProvider = "direct" // model_provider: a route that Codex reaches by itself
+	LoginProvider  = "openai" // model_provider: Codex's own, by the operator's login
+	SkillName      = "team-orchestration"
 	MeshServer     = "mmo_mesh" // our MCP server
 	ProfileRead    = "mmo-ro"   // permission profile: reads, writes nothing
 	ProfileWrite   = "mmo-rw"   // permission profile: writes the workspace
@@ -48,6 +54,11 @@ type Spec struct {
 	SessionID     string
 	ControlSocket string   // of the session; absolute
 	Tools         []string // names of the mesh tools that the role has
+	Tainted       bool     // the session may not delegate any more
+	// Login is the operator's CODEX_HOME, whose auth.json the home of a role on
+	// a ChatGPT route shares. Nothing else of it is used.
+	Login     string
+	CopyLogin bool // copy auth.json instead of linking to it
 	// Deny lists absolute paths that no command of the model may read: the
 	// state and configuration roots, the operator's CODEX_HOME, credentials.
 	// They need not exist. A workspace below one of them stays open.
@@ -57,10 +68,19 @@ type Spec struct {
 // Home is what was written.
 type Home struct {
 	Dir               string
+	Model             string // to send with every thread
+	ModelProvider     string // likewise
 	PermissionProfile string // to send as "permissions" with every thread
-	CatalogPath       string
+	CatalogPath       string // empty: Codex knows the model itself
 	CatalogSHA256     string // hex
 	ConfigSHA256      string // hex; of config.toml less its [projects], which Codex itself extends
+	SkillPath         string // empty: the role does not delegate
+	SkillSHA256       string // hex
+	NativeAgentFiles  map[string]string
+	DirectHeaderEnvs  []string // names of the secrets in headers of a direct route
+	ToolEnvs          []string // names of the secrets of tool servers
+	ToolHTTPEnvs      []string // those among them that are sent in HTTP headers
+	Warnings          []string
 }
 
 // Write makes the home, or brings it back to what it should be. Files are 0600
@@ -79,13 +99,30 @@ func Write(spec *Spec) (*Home, error) {
 			return nil, err
 		}
 	}
-	home := &Home{Dir: spec.Dir, PermissionProfile: permissionProfile(agent), CatalogPath: filepath.Join(spec.Dir, "models.json")}
-	list, err := strictjson.Marshal(catalog(model))
-	if err != nil {
-		return nil, core.Errorf(core.KindValue, "the catalogue entry of model %s can't be written: %w", model.Key, err)
+	home := spec.home(agent, model)
+	files := []file{{"AGENTS.md", guidance}}
+	if home.CatalogPath != "" {
+		list, err := strictjson.Marshal(catalog(spec.models(agent)))
+		if err != nil {
+			return nil, core.Errorf(core.KindValue, "the catalogue entry of model %s can't be written: %w", model.Key, err)
+		}
+		home.CatalogSHA256 = digest(list)
+		files = append(files, file{"models.json", list})
 	}
-	home.CatalogSHA256 = digest(list)
+	if home.SkillPath != "" {
+		skill, err := spec.Snapshot.Text(spec.Snapshot.Skill)
+		if err != nil {
+			return nil, err
+		}
+		home.SkillSHA256 = digest(skill)
+		files = append(files, file{"skills/" + SkillName + "/SKILL.md", skill})
+	}
 	cfg := newConfig(spec, agent, model, home)
+	roles, err := spec.natives(home, cfg)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, roles...)
 	untrusting, err := encode(cfg)
 	if err != nil {
 		return nil, err
@@ -96,20 +133,91 @@ func Write(spec *Spec) (*Home, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, file := range []struct {
-		name string
-		data []byte
-	}{
-		{"models.json", list},
-		{"AGENTS.md", guidance},
-		{"config.toml", text},
-	} {
-		if _, err := store.Publish(spec.Dir, file.name, file.data); err != nil {
+	if err := spec.login(home); err != nil {
+		return nil, err
+	}
+	for _, f := range append(files, file{"config.toml", text}) {
+		dir := filepath.Join(spec.Dir, filepath.Dir(filepath.FromSlash(f.name)))
+		if err := folders.MakeDir(dir); err != nil {
+			return nil, err
+		}
+		if _, err := store.Publish(dir, filepath.Base(f.name), f.data); err != nil {
 			return nil, err
 		}
 	}
 	return home, nil
 }
+
+// file is a file of the home, named by its path in it.
+type file struct {
+	name string
+	data []byte
+}
+
+// home says what the home of a role is to have.
+func (s *Spec) home(agent profile.Agent, model profile.Model) *Home {
+	route := s.Snapshot.Routes[model.Route]
+	h := &Home{
+		Dir: s.Dir, PermissionProfile: permissionProfile(agent), NativeAgentFiles: map[string]string{},
+		Model: model.Key, ModelProvider: Provider, CatalogPath: filepath.Join(s.Dir, "models.json"),
+	}
+	switch route.Driver {
+	case profile.DriverCodexLogin:
+		h.Model, h.ModelProvider, h.CatalogPath = model.UpstreamID, LoginProvider, ""
+	case profile.DriverCodexCustom:
+		h.Model, h.ModelProvider = model.UpstreamID, DirectProvider
+		h.DirectHeaderEnvs = sortedValues(route.EnvHTTPHeaders)
+	}
+	if s.Snapshot.Skill != "" && s.delegates(s.Agent) {
+		h.SkillPath = filepath.Join(s.Dir, "skills", SkillName, "SKILL.md")
+	}
+	for _, id := range s.Snapshot.EngineToolServers(s.Agent) {
+		t := s.Snapshot.ToolServers[id]
+		h.ToolEnvs = append(h.ToolEnvs, t.EnvVars...)
+		if t.BearerTokenEnvVar != "" {
+			h.ToolEnvs = append(h.ToolEnvs, t.BearerTokenEnvVar)
+			h.ToolHTTPEnvs = append(h.ToolHTTPEnvs, t.BearerTokenEnvVar)
+		}
+	}
+	h.ToolEnvs, h.ToolHTTPEnvs = sortedSet(h.ToolEnvs), sortedSet(h.ToolHTTPEnvs)
+	return h
+}
+
+// delegates reports whether a role has anybody to delegate to, as jobs or as
+// native agents. The root always is told how its team works.
+func (s *Spec) delegates(agent string) bool {
+	return agent == s.Snapshot.RootAgent || s.Snapshot.CanDelegate(agent) || len(s.Snapshot.NativeAgents(agent)) > 0
+}
+
+// models lists the models of a role and of its native agents.
+func (s *Spec) models(agent profile.Agent) []profile.Model {
+	list := []profile.Model{s.Snapshot.Models[agent.Model]}
+	for _, id := range s.Snapshot.NativeAgents(s.Agent) {
+		m := s.Snapshot.Models[s.Snapshot.Agents[id].Model]
+		if !slices.ContainsFunc(list, func(have profile.Model) bool { return have.Key == m.Key }) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// VerifyCatalog checks that a home's model catalogue still is what was written:
+// it decides what Codex believes of the model.
+func VerifyCatalog(path, sha256 string) error {
+	if path == "" {
+		return nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || digest(data) != sha256 {
+		return core.Errorf(core.KindRuntime, "model catalog failed integrity validation: %s is not what was written", path).
+			WithRemedy("find out who changed it; a new session gets a new one")
+	}
+	return nil
+}
+
+func sortedValues(m map[string]string) []string { return sortedSet(slices.Collect(maps.Values(m))) }
+
+func sortedSet(words []string) []string { return slices.Compact(slices.Sorted(slices.Values(words))) }
 
 func (s *Spec) check() (profile.Agent, profile.Model, error) {
 	agent, ok := s.Snapshot.Agents[s.Agent]

@@ -88,6 +88,9 @@ func (c *compiler) compareNative(parent, child Agent) {
 				"run it as backend mcp if that matters", "agents", child.ID)
 		}
 	}
+	if child.Route != parent.Route && child.Route != "" && parent.Route != "" && !slices.Contains(child.Backends, BackendMCP) {
+		c.bad("is on route "+child.Route+", and a native agent has its parent's provider", "choose a model of route "+parent.Route, "agents", child.ID, "model")
+	}
 	if child.Network && !parent.Network {
 		c.bad("a native agent has its parent's sandbox, and "+parent.ID+" has no network", "give it to "+parent.ID+" too", "agents", child.ID, "network")
 	}

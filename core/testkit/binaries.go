@@ -21,6 +21,9 @@ import (
 // `make codex` fetches; a test compares the two.
 const CodexVersion = "0.149.0"
 
+// CodexVersions are all that were reviewed; `make codex-all` fetches them.
+var CodexVersions = []string{CodexVersion, "0.171.0"}
+
 // buildTimeout bounds one go build, which may start with an empty cache.
 const buildTimeout = 10 * time.Minute
 
@@ -29,13 +32,19 @@ const buildTimeout = 10 * time.Minute
 // `make codex` has not been run.
 func Codex(t testing.TB) string {
 	t.Helper()
-	dir := filepath.Join(cacheDir(t), "codex-mmo", "codex", CodexVersion)
+	return CodexOf(t, CodexVersion)
+}
+
+// CodexOf is Codex for one of CodexVersions.
+func CodexOf(t testing.TB, version string) string {
+	t.Helper()
+	dir := filepath.Join(cacheDir(t), "codex-mmo", "codex", version)
 	if _, err := os.Stat(filepath.Join(dir, "checked")); err != nil {
-		t.Fatalf("the pinned Codex %s is not in the cache: %v; run `make codex`", CodexVersion, err)
+		t.Fatalf("the pinned Codex %s is not in the cache: %v; run `make codex-all`", version, err)
 	}
 	path, err := filepath.EvalSymlinks(filepath.Join(dir, "codex"))
 	if err != nil {
-		t.Fatalf("the pinned Codex %s is damaged: %v; remove %s and run `make codex`", CodexVersion, err, dir)
+		t.Fatalf("the pinned Codex %s is damaged: %v; remove %s and run `make codex-all`", version, err, dir)
 	}
 	return path
 }
