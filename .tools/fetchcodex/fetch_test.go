@@ -198,7 +198,9 @@ func TestCacheDir(t *testing.T) {
 }
 
 func TestPinForUnknownPlatform(t *testing.T) {
-	if _, err := pinFor("windows", "amd64"); err == nil {
-		t.Error("pinFor(windows/amd64) = nil error, want a refusal")
+	for _, args := range [][3]string{{preferred, "windows", "amd64"}, {"0.1.0", "linux", "amd64"}} {
+		if _, err := pinFor(args[0], args[1], args[2]); err == nil {
+			t.Errorf("pinFor(%v) = nil error, want a refusal", args)
+		}
 	}
 }

@@ -135,7 +135,7 @@ func TestFindBehindWrapper(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
-	want := []string{"/c/codex-mmo/codex/0.171.0", "/c/codex-mmo/codex/0.149.0"}
+	want := []string{"/c/codex-mmo/codex/0.149.0", "/c/codex-mmo/codex/0.171.0"}
 	if diff := cmp.Diff(want, codexbin.CacheDirs(func(name string) string { return map[string]string{"XDG_CACHE_HOME": "/c", "HOME": "/h"}[name] })); diff != "" {
 		t.Errorf("CacheDirs (-want +got):\n%s", diff)
 	}

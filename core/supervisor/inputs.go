@@ -99,7 +99,7 @@ func (a *agent) send(ctx context.Context, in *store.Input) error {
 	c, cancel := short(ctx)
 	defer cancel()
 	answer, err := a.host.StartTurn(c, &hostpb.StartTurnRequest{
-		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: a.role.Effort,
+		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: effort(a.role.Effort),
 	})
 	if err != nil {
 		return hostError("starting the turn", err)

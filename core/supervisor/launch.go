@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"strconv"
 
@@ -182,12 +183,18 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 		return nil, err
 	}
 	mark := a.ref + "/" + strconv.FormatUint(generation, 10)
-	env := map[string]string{
-		"CODEX_HOME": a.rec.Home, process.MarkEnv: mark,
-		"MMO_GATEWAY_TOKEN": bearer, "MMO_CALLER_TOKEN": caller, "MMO_RUN_ID": s.runID,
+	env, err := codexhome.Secrets(s.snap, a.rec.Agent, s.keys.Lookup)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(env, map[string]string{
+		"CODEX_HOME": a.rec.Home, process.MarkEnv: mark, codexhome.CallerTokenVar: caller, codexhome.RunVar: s.runID,
+	})
+	if bearer != "" {
+		env[codexhome.BearerVar] = bearer
 	}
 	if a.jobID != "" {
-		env["MMO_CALLER_JOB_ID"] = a.jobID
+		env[codexhome.JobVar] = a.jobID
 	}
 	for _, name := range engineEnvNames {
 		if v := s.cfg.Getenv(name); v != "" {
@@ -254,10 +261,16 @@ func (a *agent) recordHandle(ctx context.Context, h *hostpb.Handle) error {
 // openThread opens the agent's thread in a fresh engine: a new one, or the one
 // on record.
 func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
+	w := a.sup.wayOf(a.rec.Agent)
 	spec := &hostpb.ThreadSpec{
 		Name: fmt.Sprintf("codex-mmo %s %s", a.sup.session, a.rec.Agent), Cwd: a.cwd(),
-		Model: a.rec.Model, ModelProvider: codexhome.Provider, Effort: a.role.Effort,
-		ApprovalPolicy: a.role.ApprovalPolicy, Permissions: a.permissionProfile(),
+		Model: w.model, ModelProvider: w.provider, Effort: effort(a.role.Effort),
+		ApprovalPolicy: a.role.ApprovalPolicy,
+	}
+	if a.role.Permissions == profile.DangerFullAccess {
+		spec.Sandbox = profile.DangerFullAccess // a sandbox drops the permission profile, which this role has none of
+	} else {
+		spec.Permissions = a.permissionProfile()
 	}
 	if a.rec.ThreadID == "" {
 		spec.Open = &hostpb.ThreadSpec_Start{Start: true}
@@ -326,6 +339,14 @@ func (a *agent) started(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// effort is what a thread is told: a model that does not reason is told nothing.
+func effort(level string) string {
+	if level == "none" {
+		return ""
+	}
+	return level
 }
 
 func (a *agent) cwd() string {

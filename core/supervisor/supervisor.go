@@ -60,6 +60,7 @@ type Supervisor struct {
 	agents  map[string]*agent           // agent run ref -> actor
 	caps    map[string]store.Capability // hash -> token that is out
 	runs    map[string]*store.AgentRun  // agent run ref -> record at our start
+	ways    map[string]way              // agent id -> how its thread names its model
 	changed chan struct{}               // closed and replaced at every published change
 
 	ready      chan struct{} // closed once every agent run that is not over has an actor
@@ -138,7 +139,7 @@ func open(ctx context.Context, cfg *Config) (*Supervisor, error) {
 	s := &Supervisor{
 		cfg: cfg, log: cfg.Log.With("session", cfg.SessionID), session: cfg.SessionID, store: st, self: self,
 		hub: newHub(cfg.now), jobs: map[string]*store.Job{}, agents: map[string]*agent{},
-		caps: map[string]store.Capability{}, runs: map[string]*store.AgentRun{}, changed: make(chan struct{}), ready: make(chan struct{}), told: make(chan struct{}),
+		caps: map[string]store.Capability{}, runs: map[string]*store.AgentRun{}, ways: map[string]way{}, changed: make(chan struct{}), ready: make(chan struct{}), told: make(chan struct{}),
 	}
 	if err := s.load(ctx); err != nil {
 		st.Close()

@@ -150,11 +150,8 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 		Spawn: []control.SpawnGrant{},
 	}
 	role := s.snap.Agents[caller.Agent]
-	for _, id := range role.CanSpawn {
-		target, ok := s.snap.Agents[id]
-		if !ok {
-			continue
-		}
+	for _, id := range s.snap.MeshTargets(role.ID) {
+		target := s.snap.Agents[id]
 		modes := []string{"read-only"}
 		if target.Permissions == "workspace-write" {
 			modes = append(modes, "workspace-write")
@@ -163,8 +160,19 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 			Agent: id, Description: target.Description, TaskKinds: target.TaskKinds, Modes: modes,
 		})
 	}
-	answer.Tools = tools(caller, len(answer.Spawn) > 0)
+	answer.Tools = s.toolsOf(caller)
 	return answer, nil
+}
+
+// toolsOf lists what a caller is offered.
+func (s *Supervisor) toolsOf(caller access.Caller) []string {
+	list := tools(caller, s.snap.CanDelegate(caller.Agent))
+	if !s.cachedSession().Tainted {
+		return list
+	}
+	return slices.DeleteFunc(list, func(name string) bool {
+		return name == "agent_spawn" || name == "agents_spawn" || name == "agent_patch_integrate"
+	})
 }
 
 // tools lists what a caller is offered, in the order it is offered in.

@@ -170,7 +170,7 @@ func TestCodexIsThePinnedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("const version = %q", testkit.CodexVersion); !strings.Contains(string(pins), want) {
+	if want := fmt.Sprintf("const preferred = %q", testkit.CodexVersion); !strings.Contains(string(pins), want) {
 		t.Errorf(".tools/fetchcodex/pins.go doesn't say %s: `make codex` and the tests differ", want)
 	}
 }
