@@ -239,7 +239,7 @@ func (a *agent) recordHandle(ctx context.Context, h *hostpb.Handle) error {
 func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 	spec := &hostpb.ThreadSpec{
 		Name: fmt.Sprintf("codex-mmo %s %s", a.sup.session, a.rec.Agent), Cwd: a.cwd(),
-		Model: a.rec.Model, ModelProvider: codexhome.Provider, Effort: a.role.Effort,
+		Model: a.rec.Model, ModelProvider: codexhome.Provider, Effort: a.effort(),
 		ApprovalPolicy: a.role.ApprovalPolicy, Permissions: a.permissionProfile(),
 	}
 	if a.rec.ThreadID == "" {
@@ -300,8 +300,9 @@ func (a *agent) started(ctx context.Context) error {
 		})
 	}
 	return a.sup.updateSession(ctx, func(_ *store.Tx, rec *store.Session) error {
+		a.sup.bindRoot(rec, a.rec.ThreadID)
 		if rec.Status != core.SessionStarting {
-			return errUnchanged
+			return nil
 		}
 		rec.Status = core.SessionRunning
 		if rec.StartedAt == nil {

@@ -54,6 +54,14 @@ func ViewSession(rec *store.Session) *control.SessionView {
 	}
 }
 
+// orEmpty makes a list that JSON shows as empty rather than null.
+func orEmpty(list []string) []string {
+	if list == nil {
+		return []string{}
+	}
+	return list
+}
+
 func viewFailure(f *store.Failure) *control.FailureView {
 	if f == nil {
 		return nil
@@ -74,7 +82,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 	v := control.JobView{
 		JobID: j.JobID, AgentRunRef: j.AgentRef, BatchID: j.BatchID, ParentJobID: j.ParentJobID, Agent: j.Agent,
 		TaskKind: j.TaskKind, Mode: j.Mode, Status: string(j.Status), Revision: j.Revision,
-		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState), ControlRevision: j.ControlRevision,
+		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState),
 		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, LastProgressAt: j.LastProgressAt,
 		RuntimeCurrent: thisRuntime().current(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
 		CancelReason: j.CancelReason, RolledBack: j.RolledBack,
@@ -94,6 +102,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 	if run != nil {
 		v.ThreadID, v.ActiveTurnID = run.ThreadID, run.ActiveTurnID
 		v.RecoveryAttempts, v.EvidenceComplete = run.RecoveryAttempts, run.EvidenceComplete
+		v.ControlRevision = run.ControlRevision
 	}
 	return v
 }
