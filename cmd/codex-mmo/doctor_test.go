@@ -27,7 +27,7 @@ var healthy = map[string]doctor.Verdict{
 	"git/git": doctor.OK, "git/workspace": doctor.OK,
 	"codex/binary": doctor.OK, "codex/gate": doctor.OK,
 	"sandbox/mmo-ro": doctor.OK, "sandbox/mmo-rw": doctor.OK,
-	"profiles/offline-demo": doctor.OK, "profiles/routes": doctor.OK,
+	"profiles/bundled": doctor.OK, "profiles/routes": doctor.Warning, // no keys here
 	"mcp/handshake": doctor.OK,
 	"records/store": doctor.OK,
 }
@@ -83,7 +83,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("doctor: %v: %s", err, out)
 	}
 	text := string(out)
-	sum := fmt.Sprintf("%d ok, 0 warnings, 0 failed, in ", len(r.Findings))
+	sum := fmt.Sprintf("%d ok, 1 warnings, 0 failed, in ", len(r.Findings)-1) // the keys of the bundled teams
 	for _, want := range []string{"\nsandbox\n  ok  mmo-ro  a command reads the workspace", sum} {
 		if !strings.Contains(text, want) {
 			t.Errorf("doctor printed %s, want %q in it", text, want)
@@ -171,7 +171,7 @@ func TestDoctorOnBrokenGround(t *testing.T) {
 			name:   "a profile that does not compile",
 			change: func(*testing.T, *testkit.Place) []string { return []string{"MMO_CODEX_BIN=/nowhere/codex"} },
 			args:   []string{"no-such-team"},
-			differ: with(noCodex, "profiles/offline-demo", "", "profiles/routes", "", "profiles/no-such-team", failed, "codex/node", "*", "codex/npm", "*"),
+			differ: with(noCodex, "profiles/bundled", "", "profiles/routes", "", "profiles/no-such-team", failed, "codex/node", "*", "codex/npm", "*"),
 			check:  "profiles/no-such-team", want: []string{"no-such-team"},
 		},
 	}
@@ -268,16 +268,11 @@ func runDoctor(t *testing.T, p *testkit.Place, env []string, args ...string) *do
 	return &r
 }
 
-// verdicts maps group and check to the verdict. The bundled profile's routes
-// count as one.
+// verdicts maps group and check to the verdict.
 func verdicts(r *doctor.Report) map[string]doctor.Verdict {
 	all := map[string]doctor.Verdict{}
 	for _, f := range r.Findings {
-		check := f.Check
-		if strings.HasPrefix(check, "offline-demo, route ") {
-			check = "routes"
-		}
-		if name := f.Group + "/" + check; all[name] == "" || all[name] == doctor.OK {
+		if name := f.Group + "/" + f.Check; all[name] == "" || all[name] == doctor.OK {
 			all[name] = f.Verdict
 		}
 	}

@@ -143,14 +143,12 @@ func TestJudgeSandbox(t *testing.T) {
 	}
 }
 
-func TestJudgeRoute(t *testing.T) {
-	scripted := profile.Route{ID: "offline", Driver: profile.DriverOffline, BillingMode: profile.BillingScripted}
-	got := judgeRoute("demo", scripted)
-	assert(t, got, OK, "needs no credential", "")
-	if got.Check != "demo, route offline" {
-		t.Errorf("check = %q, want profile and route", got.Check)
-	}
-	assert(t, judgeRoute("demo", profile.Route{ID: "x", Driver: "openai_chat", BillingMode: "metered"}), Failed, "openai_chat needs a credential", "offline-demo")
+// A team works without some of its roles, and not without its root.
+func TestJudgeRoutes(t *testing.T) {
+	s := &profile.Snapshot{RootAgent: "lead", Order: []string{"lead", "worker"}}
+	assert(t, judgeRoutes("demo", s, nil), OK, "every role", "")
+	assert(t, judgeRoutes("demo", s, map[string]string{"worker": "missing credential A_KEY"}), Warning, "worker: missing credential A_KEY", "credentials.env")
+	assert(t, judgeRoutes("demo", s, map[string]string{"lead": "missing login"}), Failed, "lead: missing login", "codex login")
 }
 
 // An error's remedy comes apart from its reason, unless it is wrapped in more

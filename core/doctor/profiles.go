@@ -9,30 +9,29 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core/profile"
 )
 
 // profiles compiles the one profile that is named, or every bundled one and
-// every one of the user, and looks at their routes.
+// every one of the user, and looks at what their routes need.
 func (p *patient) profiles(ctx context.Context) outcome {
-	var list []Finding
 	config := ""
 	if p.ground().err == nil {
 		config = p.ground().Config
 	}
-	if p.Profile != "" {
-		return outcome{findings: p.compile(ctx, p.Profile, profile.CompileInput{Name: p.Profile, Bundled: p.Bundled, ConfigDir: config})}
-	}
-	bundled, err := fs.ReadDir(p.Bundled, ".")
+	keys, err := profile.LoadCredentials(config, p.Getenv)
+	var list []Finding
 	if err != nil {
-		list = append(list, found(groupProfiles, "bundled", Failed, err, "build codex-mmo again"))
+		list = append(list, found(groupProfiles, "credentials", Failed, err, "mend credentials.env as docs/PROFILES.md says"))
+		keys = profile.EnvCredentials(p.Getenv)
 	}
-	for _, entry := range bundled {
-		if entry.IsDir() {
-			list = append(list, p.compile(ctx, entry.Name(), profile.CompileInput{Name: entry.Name(), Bundled: p.Bundled})...)
-		}
+	n := &needs{keys: keys, login: p.loggedIn()}
+	if p.Profile != "" {
+		return outcome{findings: append(list, n.judge(ctx, p.Profile, profile.CompileInput{Name: p.Profile, Bundled: p.Bundled, ConfigDir: config})...)}
 	}
+	list = append(list, n.judgeBundled(ctx, p.Bundled)...)
 	if config == "" {
 		return outcome{findings: append(list, notChecked(groupProfiles, "own profiles", "the folders"))}
 	}
@@ -45,32 +44,112 @@ func (p *patient) profiles(ctx context.Context) outcome {
 		if ctx.Err() != nil {
 			return outcome{findings: append(list, found(groupProfiles, "own profiles", Failed, context.Cause(ctx), remedyTime))}
 		}
-		list = append(list, p.compile(ctx, "own "+entry.Name(), profile.CompileInput{Name: filepath.Join(own, entry.Name()), ConfigDir: config})...)
+		in := profile.CompileInput{Name: filepath.Join(own, entry.Name()), Bundled: p.Bundled, ConfigDir: config}
+		list = append(list, n.judge(ctx, "own "+entry.Name(), in)...)
 	}
 	return outcome{findings: list}
 }
 
-func (p *patient) compile(ctx context.Context, name string, in profile.CompileInput) []Finding {
+// loggedIn reports whether the operator's Codex has a ChatGPT login.
+func (p *patient) loggedIn() bool {
+	dir := p.Getenv("CODEX_HOME")
+	if home := p.Getenv("HOME"); dir == "" && home != "" {
+		dir = filepath.Join(home, ".codex")
+	}
+	info, err := os.Stat(filepath.Join(dir, "auth.json"))
+	return dir != "" && err == nil && info.Mode().IsRegular()
+}
+
+// needs decides about routes by what there is of keys and logins.
+type needs struct {
+	keys  *profile.Credentials
+	login bool
+}
+
+const remedyKeys = "run `codex login`, or add the keys to credentials.env; `codex-mmo profile list` says which role needs which, and offline-demo needs nothing"
+
+// judge compiles one profile and tells which of its roles can't work.
+func (n *needs) judge(ctx context.Context, name string, in profile.CompileInput) []Finding {
 	snap, err := profile.Compile(ctx, &in)
 	if err != nil {
 		return []Finding{found(groupProfiles, name, Failed, err, "mend the profile as docs/PROFILES.md says, or name another")}
 	}
 	list := []Finding{finding(groupProfiles, name, OK, fmt.Sprintf("version %s, %d agents led by %s, %d models",
 		snap.ProfileVersion, len(snap.Agents), snap.RootAgent, len(snap.Models)))}
-	for _, id := range slices.Sorted(maps.Keys(snap.Routes)) {
-		list = append(list, judgeRoute(name, snap.Routes[id]))
-	}
-	return list
+	return append(list, judgeRoutes(name+", routes", snap, n.lacking(snap)))
 }
 
-// judgeRoute tells whether a route could be served: what credential it needs
-// and whether that is there.
-func judgeRoute(profileName string, r profile.Route) Finding {
-	check := fmt.Sprintf("%s, route %s", profileName, r.ID)
-	if r.Scripted() {
-		return finding(groupProfiles, check, OK, fmt.Sprintf("driver %s, scripted: needs no credential and costs nothing", r.Driver))
+// lacking maps the agents whose route can't be used to why.
+func (n *needs) lacking(s *profile.Snapshot) map[string]string {
+	has := func(name string) bool {
+		_, ok := n.keys.Lookup(name)
+		return ok
 	}
-	f := finding(groupProfiles, check, Failed, fmt.Sprintf("driver %s needs a credential, and this build has only scripted routes, which need none", r.Driver))
-	f.Remedy = "use a profile with scripted routes, such as offline-demo"
+	routes, lacking := s.Availability(has, n.login, nil), map[string]string{}
+	for id, a := range s.Agents {
+		if r := routes[a.Route]; !r.Available {
+			lacking[id] = r.Reason
+		}
+	}
+	return lacking
+}
+
+// judgeRoutes tells whether a team can work: without its root it can't, without
+// others it works without them.
+func judgeRoutes(check string, s *profile.Snapshot, lacking map[string]string) Finding {
+	if len(lacking) == 0 {
+		return finding(groupProfiles, check, OK, "every role has what its route needs")
+	}
+	var parts []string
+	for _, id := range s.Order {
+		if lacking[id] != "" {
+			parts = append(parts, id+": "+lacking[id])
+		}
+	}
+	f := finding(groupProfiles, check, Warning, strings.Join(parts, "; "))
+	if lacking[s.RootAgent] != "" {
+		f.Verdict = Failed
+	}
+	f.Remedy = remedyKeys
 	return f
+}
+
+// judgeBundled compiles every bundled profile, and sums up what they lack: on
+// most machines some keys are missing, and that is nobody's fault.
+func (n *needs) judgeBundled(ctx context.Context, bundled fs.FS) []Finding {
+	entries, err := fs.ReadDir(bundled, ".")
+	if err != nil {
+		return []Finding{found(groupProfiles, "bundled", Failed, err, "build codex-mmo again")}
+	}
+	var list []Finding
+	reasons := map[string]bool{}
+	teams, ready := 0, 0
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		teams++
+		snap, err := profile.Compile(ctx, &profile.CompileInput{Name: entry.Name(), Bundled: bundled})
+		if err != nil {
+			list = append(list, found(groupProfiles, entry.Name(), Failed, err, "build codex-mmo again"))
+			continue
+		}
+		lacking := n.lacking(snap)
+		if len(lacking) == 0 {
+			ready++
+		}
+		for _, reason := range lacking {
+			reasons[reason] = true
+		}
+	}
+	if len(list) == 0 {
+		list = append(list, finding(groupProfiles, "bundled", OK, fmt.Sprintf("%d teams", teams)))
+	}
+	if ready == teams {
+		return append(list, finding(groupProfiles, "routes", OK, "every role has what its route needs"))
+	}
+	f := finding(groupProfiles, "routes", Warning, fmt.Sprintf("%d of %d bundled teams have all they need: %s",
+		ready, teams, strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")))
+	f.Remedy = remedyKeys
+	return append(list, f)
 }

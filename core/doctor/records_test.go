@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,30 +182,32 @@ func TestProfiles(t *testing.T) {
 	p, place := patientIn(t)
 	p.Bundled = profiles.FS
 	list := p.profiles(t.Context()).findings
-	if len(list) < 2 || list[0].Check != "offline-demo" || !strings.HasPrefix(list[1].Check, "offline-demo, route ") {
-		t.Fatalf("profiles = %+v, want the bundled one and its route", list)
+	if len(list) != 2 {
+		t.Fatalf("profiles = %+v, want the bundled ones and their routes", list)
 	}
-	for _, f := range list {
-		if f.Verdict != OK {
-			t.Errorf("finding = %+v, want ok", f)
-		}
-	}
+	assert(t, list[0], OK, "10 teams", "")
+	assert(t, list[1], Warning, "1 of 10 bundled teams have all they need: missing ChatGPT login", "codex login")
 	own := filepath.Join(place.Config, "profiles")
-	if err := os.CopyFS(own, profiles.FS); err != nil {
-		t.Fatal(err)
+	for _, id := range []string{"codex-harness-team", "offline-demo"} {
+		from, err := fs.Sub(profiles.FS, id)
+		if err := errors.Join(err, os.CopyFS(filepath.Join(own, id), from)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	broken := filepath.Join(own, "broken")
 	if err := errors.Join(os.Mkdir(broken, 0o700), os.WriteFile(filepath.Join(broken, "profile.toml"), []byte("colour = 1\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	more := p.profiles(t.Context()).findings[len(list):]
-	if len(more) != len(list)+1 {
-		t.Fatalf("profiles of the user = %+v, want the broken one and a copy", more)
+	if len(more) != 5 {
+		t.Fatalf("profiles of the user = %+v, want the broken one and two copies with their routes", more)
 	}
 	if got := more[0]; got.Check != "own broken" || got.Verdict != Failed || !strings.Contains(got.Reason, "colour") {
 		t.Errorf("finding = %+v, want the unknown key named", got)
 	}
-	assert(t, more[1], OK, "agents led by lead", "")
+	assert(t, more[1], OK, "agents led by integrator", "")
+	assert(t, more[2], Failed, "integrator: missing ChatGPT login", "codex login")
+	assert(t, more[4], OK, "every role", "")
 	p.Profile = broken
 	if got := only(t, p.profiles(t.Context())); got.Verdict != Failed || got.Check != broken {
 		t.Errorf("finding = %+v, want the named profile alone", got)
@@ -281,7 +284,7 @@ func TestRunOnBadGround(t *testing.T) {
 	want := map[string]Verdict{
 		"machine platform": OK, "machine free space": Warning, "folders roots": Failed, "folders socket paths": Warning,
 		"git git": OK, "git workspace": Warning, "codex binary": Failed, "codex gate": Warning, "sandbox mmo-ro": Warning,
-		"sandbox mmo-rw": Warning, "profiles offline-demo": OK, "mcp handshake": Warning, "records store": Warning,
+		"sandbox mmo-rw": Warning, "profiles bundled": OK, "mcp handshake": Warning, "records store": Warning,
 	}
 	got := map[string]Finding{}
 	for _, f := range r.Findings {
