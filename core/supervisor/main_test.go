@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestMain makes this binary play the processes of codex-mmo that tests start:
-// keeper, supervisor and gateway.
+// TestMain makes this binary play the processes that tests start: keeper,
+// supervisor, gateway, and an engine.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		var err error
@@ -17,6 +17,8 @@ func TestMain(m *testing.M) {
 			err = playSupervise(os.Args[2], os.Args[3:])
 		case "plugin":
 			err = playGateway()
+		case "engine":
+			err = playEngine(os.Args[2])
 		default:
 			os.Exit(m.Run())
 		}
