@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // TestMain makes this binary play the processes that tests start: keeper,
@@ -19,8 +21,8 @@ func TestMain(m *testing.M) {
 			err = playGateway()
 		case "engine":
 			err = playEngine(os.Args[2])
-		default:
-			os.Exit(m.Run())
+		default: // flags of go test
+			goleak.VerifyTestMain(m)
 		}
 		var exit exitCode
 		if errors.As(err, &exit) {
@@ -32,7 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // exitCode ends a played process.
