@@ -185,10 +185,7 @@ func startHelper(t *testing.T, attr *syscall.SysProcAttr, env ...string) int {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
-		if attr != nil {
-			t.Skipf("the machine does not let a test make this process: %v", err)
-		}
-		t.Fatal(err)
+		t.Fatalf("starting a process with %+v: %v; a process in a namespace of its own needs a machine that lets users make one, as Codex's sandbox does: see `codex-mmo doctor`", attr, err)
 	}
 	t.Cleanup(func() {
 		_ = stdin.Close()
