@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
 )
@@ -123,24 +122,6 @@ func (t *Tx) CapabilityByHash(hash string) (*Capability, error) {
 // Capabilities lists the tokens that were given to an agent run, oldest first.
 func (t *Tx) Capabilities(agentRef string) ([]*Capability, error) {
 	return capabilityTable.list(t, "WHERE agent_ref = ?", []any{agentRef}, refuse)
-}
-
-// RevokeCapabilities revokes all tokens of an agent run.
-func (t *Tx) RevokeCapabilities(agentRef string, at time.Time) error {
-	list, err := t.Capabilities(agentRef)
-	if err != nil {
-		return err
-	}
-	for _, c := range list {
-		if c.RevokedAt != nil {
-			continue
-		}
-		c.RevokedAt = &at
-		if err := capabilityTable.put(t, c); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Gateway reads the record of the gateway that serves the hash.

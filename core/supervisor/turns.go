@@ -298,6 +298,13 @@ func (a *agent) giveUp(cause error) {
 		}
 		e.kind, e.text = core.ResultPartial, a.partialText(cause)
 	}
+	if a.jobID == "" && !identityOf(a.rec.Engine).Alive() {
+		// The root's engine is kept for a resume while it lives. What a dead one
+		// left would otherwise live on for as long as the session is suspended.
+		if err := a.stopEngine(ctx, false); err != nil {
+			a.log.Error("sweeping what the root's engine left", "err", err)
+		}
+	}
 	a.follow("notice", "gives up: "+cause.Error())
 	a.done = true
 	if err := a.end(ctx, nil, e); err != nil && a.sup.life.Err() == nil {
