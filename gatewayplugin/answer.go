@@ -110,6 +110,7 @@ type passEvent struct {
 	Error    json.RawMessage `json:"error"`
 	Code     json.RawMessage `json:"code"`
 	Message  string          `json:"message"`
+	Delta    json.RawMessage `json:"delta"`
 	Response *struct {
 		Error             json.RawMessage              `json:"error"`
 		Model             string                       `json:"model"`
@@ -160,6 +161,7 @@ func (a *passAnswer) Take(data []byte) (bool, error) {
 			a.result.Error = p.Error
 		}
 	default:
+		a.result.Bytes += len(responses.String(p.Delta))
 		return false, a.send(p.Type, bytes.ReplaceAll(data, []byte("\n"), nil))
 	}
 	a.usage(p)

@@ -48,9 +48,10 @@ type exchange struct {
 	id      string
 	began   time.Time
 
-	first  time.Time // of the first event from upstream
-	status int       // HTTP status of upstream; 0: no answer
-	result translate.Result
+	attemptNo uint32    // of the attempt under way, from 1; 0: nothing was sent
+	first     time.Time // of the first event from upstream
+	status    int       // HTTP status of upstream; 0: no answer
+	result    translate.Result
 }
 
 // errClient says that events can't be handed to Codex any more.
@@ -76,8 +77,8 @@ func (x *exchange) attempt(ctx context.Context) *failure {
 	if x.route.state != "ready" {
 		return &failure{kind: "unavailable", code: codeStop, message: x.route.message}
 	}
-	if x.token.exhausted() {
-		return &failure{kind: "usage_limited", code: codeQuota, message: fmt.Sprintf("the token budget of %d is used up", x.token.budget)}
+	if why := x.token.tenant.ledger.refusal(x.token); why != "" {
+		return &failure{kind: "budget", code: codeStop, message: why}
 	}
 	up := newUpstream(x)
 	req, answer, err := x.prepare(up.ctx)
@@ -85,6 +86,7 @@ func (x *exchange) attempt(ctx context.Context) *failure {
 		up.cancel()
 		return &failure{kind: "bad_request", code: codeStop, message: err.Error()}
 	}
+	x.attemptNo++
 	x.g.tasks.Go(func() { up.pump(req) })
 	if f := x.relay(ctx, up.events, answer); f != nil {
 		up.cancel()
@@ -210,9 +212,7 @@ func (x *exchange) judge() *failure {
 // seen ended is in the telemetry, whatever becomes of this process.
 func (x *exchange) end(f *failure) {
 	row := x.row(f)
-	if u := x.result.Usage; u != nil {
-		x.token.spend(u.TotalTokens)
-	}
+	x.token.tenant.ledger.charge(row)
 	log := x.token.tenant.log
 	if err := log.append(row); err != nil {
 		x.g.opts.Log.Error("telemetry was lost", "session", x.token.tenant.session, "err", err)
@@ -260,6 +260,7 @@ func (x *exchange) emit(e responses.Event) error {
 	return x.send(e.Type, data)
 }
 
+// send sends the data of one event to Codex at once.
 func (x *exchange) send(name string, data []byte) error {
 	if err := sse.Write(x.w, name, data); err != nil {
 		return fmt.Errorf("%w: %w", errClient, err)
@@ -277,7 +278,7 @@ func (x *exchange) row(f *failure) *gatewaypb.TelemetryEvent {
 		RecordedAtNs: x.g.opts.Now().UnixNano(),
 		AgentRef:     x.token.agentRef, ThreadId: thread, TurnId: turn,
 		Route: x.route.id, Model: x.request.Model, UpstreamModel: x.route.upstreamModel(x.request.Model),
-		ServingProvider: bounded(x.result.Provider), RequestId: x.id, Attempt: 1, HttpStatus: uint32(x.status),
+		ServingProvider: bounded(x.result.Provider), RequestId: x.id, Attempt: x.attemptNo, HttpStatus: uint32(x.status),
 		Outcome: "completed", TotalUs: uint64(time.Since(x.began).Microseconds()),
 		Scripted: x.route.scripted(),
 	}
@@ -291,15 +292,7 @@ func (x *exchange) row(f *failure) *gatewaypb.TelemetryEvent {
 		row.Outcome, row.FailureKind = f.outcomeWord(), f.kind
 		row.ProviderMessage, row.ResetsAt = f.message, f.resetsAt
 	}
-	if c := x.result.Counts; c != nil {
-		row.InputTokens, row.OutputTokens = c.PromptTokens, c.CompletionTokens
-		if c.PromptTokensDetails != nil {
-			row.CachedInputTokens = c.PromptTokensDetails.CachedTokens
-		}
-		if c.CompletionDetails != nil {
-			row.ReasoningTokens = c.CompletionDetails.ReasoningTokens
-		}
-		row.CostUsd = decimal(c.Cost)
-	}
+	row.BudgetIds = x.token.budgets
+	x.account(row)
 	return row
 }

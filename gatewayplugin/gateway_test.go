@@ -208,29 +208,6 @@ func TestBearerMayComeLate(t *testing.T) {
 	}
 }
 
-// TestBudget: a bearer whose tokens are used up ends its turns as a usage
-// limit, also after it was issued again.
-func TestBudget(t *testing.T) {
-	r := newRig(t, nil, nil)
-	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
-	issue := func(budget uint64) {
-		r.issue("s1", "bearer", func(req *gatewaypb.IssueTokenRequest) { req.TokenBudget = budget })
-	}
-	issue(12)
-	if _, events := r.ask("bearer", "m"); kinds(events) == "" || text(events) != "hello from here" {
-		t.Fatalf("first: %s", kinds(events))
-	}
-	issue(12)
-	_, events := r.ask("bearer", "m")
-	if code, message := failed(events); code != "insufficient_quota" || message != "the token budget of 12 is used up" {
-		t.Errorf("second: %s %s", code, message)
-	}
-	issue(13)
-	if _, events := r.ask("bearer", "m"); text(events) != "hello from here" {
-		t.Errorf("third: %s", kinds(events))
-	}
-}
-
 // TestClientThatLeaves: when Codex closes the connection, the provider's
 // answer is cancelled at once and the row says so.
 func TestClientThatLeaves(t *testing.T) {

@@ -283,3 +283,12 @@ func (s *sink) Send(e *gatewaypb.TelemetryEvent) error {
 	}
 	return nil
 }
+
+// encoded is a value as JSON.
+func encoded(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // the test's own value
+	}
+	return string(raw)
+}

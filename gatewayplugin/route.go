@@ -67,6 +67,9 @@ type routeOptions struct {
 	// Headers are sent upstream; none that authorises.
 	Headers map[string]string `json:"headers"`
 	Quirks  translate.Quirks  `json:"quirks"`
+	// Prices are what the provider asks, by the key of the model; that of "*"
+	// goes for all others. They count where the provider names no cost.
+	Prices map[string]*prices `json:"prices"` // model key -> prices
 	// Script is the offline driver's script.
 	Script string `json:"script"`
 	// Wire is what the offline driver speaks; empty: openai_chat.
@@ -117,9 +120,9 @@ func (r *route) init(ctx context.Context, src *gatewaypb.Route, secrets map[stri
 		if !strings.HasSuffix(r.baseURL, "/v1") {
 			r.baseURL += "/v1"
 		}
-		return errors.Join(r.checkURL(), r.checkHeaders())
+		return errors.Join(r.checkURL(), r.checkHeaders(), r.checkPrices())
 	case driverChat, driverResponses:
-		return errors.Join(r.checkURL(), r.checkHeaders())
+		return errors.Join(r.checkURL(), r.checkHeaders(), r.checkPrices())
 	}
 	return core.Errorf(core.KindValue, "route %s: unknown driver %q", r.id, r.driver).
 		WithRemedy("use one of %s", strings.Join(Drivers, ", "))
@@ -180,6 +183,24 @@ func (r *route) checkHeaders() error {
 		}
 	}
 	return nil
+}
+
+func (r *route) checkPrices() error {
+	for key, p := range r.options.Prices {
+		if p == nil || !p.valid() {
+			return core.Errorf(core.KindValue, "route %s: the prices of %q can't be used", r.id, key).
+				WithRemedy("write input and output as dollars for a million tokens, like \"1.25\"")
+		}
+	}
+	return nil
+}
+
+// prices returns what a model costs, or nil when that is not known.
+func (r *route) prices(model string) *prices {
+	if p := r.options.Prices[model]; p != nil {
+		return p
+	}
+	return r.options.Prices["*"]
 }
 
 // model returns the entry of a model key, or nil.

@@ -151,7 +151,8 @@ type Usage struct {
 
 // PromptDetails splits the prompt's tokens.
 type PromptDetails struct {
-	CachedTokens *uint64 `json:"cached_tokens"`
+	CachedTokens     *uint64 `json:"cached_tokens"`
+	CacheWriteTokens *uint64 `json:"cache_write_tokens"` // OpenRouter
 }
 
 // OutputDetails splits the answer's tokens.

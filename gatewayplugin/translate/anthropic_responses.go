@@ -113,8 +113,8 @@ func chatUsage(u *anthropic.Usage) *chat.Usage {
 		}
 		out.PromptTokens = &sum
 	}
-	if u.CacheReadTokens != nil {
-		out.PromptTokensDetails = &chat.PromptDetails{CachedTokens: u.CacheReadTokens}
+	if u.CacheReadTokens != nil || u.CacheCreationTokens != nil {
+		out.PromptTokensDetails = &chat.PromptDetails{CachedTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheCreationTokens}
 	}
 	return out
 }
@@ -217,6 +217,7 @@ func (a *AnthropicAnswer) endThinking() error {
 // SoFar returns what is known of the answer; nothing is emitted.
 func (a *AnthropicAnswer) SoFar() Result {
 	r := a.result
+	r.Bytes = a.items.size
 	if r.Error == nil {
 		r.Finish = finishWord(a.stop)
 	}

@@ -140,6 +140,7 @@ func (a *ChatAnswer) pending(d chat.CallDelta) *pendingCall {
 // SoFar returns what is known of the answer; nothing is emitted.
 func (a *ChatAnswer) SoFar() Result {
 	r := a.result
+	r.Bytes = a.items.size
 	if r.Error == nil {
 		r.Finish = finishWord(a.finish)
 	}

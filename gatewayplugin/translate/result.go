@@ -18,6 +18,7 @@ type Result struct {
 	Counts   *chat.Usage // as the provider sent them; nil: none
 	Model    string      // as the provider says
 	Provider string      // who served it, when told
+	Bytes    int         // of text and arguments that came
 }
 
 // SetUsage takes over the counts that a provider sent.
