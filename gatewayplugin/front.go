@@ -28,6 +28,11 @@ func (g *Gateway) handler(port string) http.Handler {
 	mux.HandleFunc("GET /metrics", g.serveMetrics)
 	hosts := set([]string{"127.0.0.1:" + port, "localhost:" + port})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// For bodies that never come, also those that nobody reads.
+		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.opts.BodyWithin)); err != nil {
+			refuse(w, http.StatusInternalServerError, "the connection has no deadline")
+			return
+		}
 		switch {
 		case len(r.Header.Values("Origin")) > 0:
 			refuse(w, http.StatusForbidden, "requests from web pages are refused")
@@ -158,7 +163,11 @@ func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 		if errors.As(err, &tooLarge) {
 			refuse(w, http.StatusBadRequest, "the request is larger than the gateway takes, compact the conversation")
 		}
-		return // else the client has left
+		return // else the client has left, or was too slow
+	}
+	// From here on a read only waits for the client to leave.
+	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+		return // the connection has ended
 	}
 	var req responses.Request
 	if err := json.Unmarshal(body, &req); err != nil {

@@ -36,6 +36,11 @@ type Options struct {
 	// replaces a lost one is asked by Codex before its supervisors have armed
 	// it. 0: 10 s; negative: not at all.
 	ArmWindow time.Duration
+	// RetryPause is the time before the first repetition of a failed attempt,
+	// when the provider does not say; it doubles with each. 0: 500 ms.
+	RetryPause time.Duration
+	// BodyWithin is how long a request's body may take. 0: a minute.
+	BodyWithin time.Duration
 	// KeepAlive is the time without an event after which Codex gets one.
 	// 0: 15 s.
 	KeepAlive time.Duration
@@ -69,6 +74,12 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.ArmWindow == 0 {
 		out.ArmWindow = 10 * time.Second
+	}
+	if out.RetryPause == 0 {
+		out.RetryPause = 500 * time.Millisecond
+	}
+	if out.BodyWithin == 0 {
+		out.BodyWithin = time.Minute
 	}
 	if out.KeepAlive == 0 {
 		out.KeepAlive = 15 * time.Second

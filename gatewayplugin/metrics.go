@@ -48,7 +48,8 @@ func (m *metrics) addLocked(n uint64, name string, labels ...string) {
 }
 
 // record counts an attempt.
-func (m *metrics) record(route, model string, row *gatewaypb.TelemetryEvent) {
+func (m *metrics) record(row *gatewaypb.TelemetryEvent) {
+	route, model := row.GetRoute(), row.GetModel()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.addLocked(1, "mmo_gateway_requests_total", "route", route, "model", model, "outcome", row.GetOutcome(), "failure", row.GetFailureKind())

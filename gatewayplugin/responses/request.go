@@ -25,6 +25,7 @@ type Request struct {
 	Temperature       json.RawMessage            `json:"temperature"`
 	TopP              json.RawMessage            `json:"top_p"`
 	Stream            bool                       `json:"stream"`
+	PromptCacheKey    string                     `json:"prompt_cache_key"`
 	ClientMetadata    map[string]json.RawMessage `json:"client_metadata"`
 }
 
@@ -49,11 +50,12 @@ type Format struct {
 
 // Tool is a tool that the model may call, or a namespace of tools.
 type Tool struct {
-	Type        string          `json:"type"` // function, custom, namespace, or a hosted tool
+	Type        string          `json:"type"` // function, custom, namespace, tool_search, or a hosted tool
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Strict      bool            `json:"strict"`
-	Parameters  json.RawMessage `json:"parameters"` // of a function
+	Parameters  json.RawMessage `json:"parameters"` // of a function and of tool_search
+	Execution   string          `json:"execution"`  // of tool_search: client when Codex does it
 	Format      *ToolFormat     `json:"format"`     // of a custom tool
 	Tools       []Tool          `json:"tools"`      // of a namespace
 }
@@ -77,7 +79,11 @@ type Item struct {
 	Input            string          `json:"input"`             // of a custom tool's call
 	Output           json.RawMessage `json:"output"`            // string or parts
 	Summary          json.RawMessage `json:"summary"`           // of reasoning: parts
-	EncryptedContent string          `json:"encrypted_content"` // of reasoning: what the provider gave, byte for byte
+	EncryptedContent string          `json:"encrypted_content"` // of reasoning and compaction: what the provider gave, byte for byte
+	Author           string          `json:"author"`            // of an agent_message
+	Recipient        string          `json:"recipient"`         // of an agent_message
+	Action           json.RawMessage `json:"action"`            // of a local_shell_call
+	Tools            []Tool          `json:"tools"`             // of tool_search_output and additional_tools
 }
 
 // Input is the conversation. The wire also allows one string for it.

@@ -11,15 +11,19 @@ import (
 // ChatAnswer turns the chunks of one Chat Completions stream into events of a
 // Responses stream. It is used by one goroutine.
 type ChatAnswer struct {
-	items  items
-	result Result
-	finish string // the provider's reason to end
+	origin  Origin
+	items   items
+	result  Result
+	finish  string // the provider's reason to end
+	details reasoningDetails
 }
 
-// NewChatAnswer begins an answer. id is unique to it; tools are those of the
-// request.
-func NewChatAnswer(id string, tools *Tools, emit Emit) *ChatAnswer {
-	return &ChatAnswer{items: items{id: id, tools: tools, emit: emit}}
+// NewChatAnswer begins an answer of origin. id is unique to it; tools are those
+// of the request.
+func NewChatAnswer(id string, origin Origin, tools *Tools, emit Emit) *ChatAnswer {
+	a := &ChatAnswer{origin: origin, items: items{id: id, tools: tools, emit: emit}}
+	a.items.seal = a.seal
+	return a
 }
 
 // Take takes the data of one event. done tells that the provider has said
@@ -67,9 +71,14 @@ func (a *ChatAnswer) note(c *chat.Chunk) {
 	if c.Provider != "" {
 		a.result.Provider = c.Provider
 	}
-	if c.Usage != nil {
-		a.result.SetUsage(c.Usage)
+	if c.ID != "" {
+		a.result.Generation = c.ID
 	}
+	var u chat.Usage
+	if len(c.Usage) > 0 && string(c.Usage) != "null" && json.Unmarshal(c.Usage, &u) == nil {
+		a.result.SetUsage(&u)
+	}
+	a.result.noteRouter(c.Metadata)
 }
 
 func (a *ChatAnswer) delta(d chat.Delta) error {
@@ -83,7 +92,13 @@ func (a *ChatAnswer) delta(d chat.Delta) error {
 	if err := a.items.think(thought); err != nil {
 		return err
 	}
-	if err := a.items.say(d.Content + d.Refusal); err != nil {
+	if err := a.items.say(string(d.Content) + d.Refusal); err != nil {
+		return err
+	}
+	if err := a.details.add(d.ReasoningDetails); err != nil {
+		return err
+	}
+	if err := a.items.grow(len(d.ReasoningDetails)); err != nil {
 		return err
 	}
 	for _, c := range d.ToolCalls {
@@ -114,9 +129,12 @@ func (a *ChatAnswer) call(d chat.CallDelta) error {
 	if p.name == "" {
 		p.name = d.Function.Name
 	}
+	if len(d.ExtraContent) > 0 && string(d.ExtraContent) != "null" {
+		p.extra = d.ExtraContent
+	}
 	piece := responses.String(d.Function.Arguments)
 	p.arguments.WriteString(piece)
-	return a.items.grow(len(piece) + len(d.Function.Name) + len(d.ID))
+	return a.items.grow(len(piece) + len(d.Function.Name) + len(d.ID) + len(d.ExtraContent))
 }
 
 // pending finds the call that a piece belongs to; nil: it begins one.

@@ -38,7 +38,7 @@ func FuzzChatRequest(f *testing.F) {
 		if json.Unmarshal(raw, &req) != nil {
 			return
 		}
-		call, err := translate.ChatRequest(&req, "m", &translate.Quirks{ReasoningContent: true})
+		call, err := translate.ChatRequest(&req, origin, &translate.Quirks{ReasoningContent: true})
 		if err != nil {
 			t.Fatalf("a readable request was refused: %v", err)
 		}
