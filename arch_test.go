@@ -128,6 +128,7 @@ var owners = []owner{
 	{imported: "github.com/hashicorp/go-hclog", in: []string{"plugins/...", "core/pluginhost"}},
 	{imported: "google.golang.org/grpc", in: []string{"plugins/...", "core/pluginhost", "core/supervisor", "hostplugin/...", "gatewayplugin/..."}},
 	{imported: "google.golang.org/protobuf", in: []string{"plugins/...", "core/pluginhost", "core/supervisor", "hostplugin/...", "gatewayplugin/..."}},
+	{imported: "go.opentelemetry.io", in: []string{"gatewayplugin/spans"}},
 	{imported: "github.com/spf13/cobra", in: []string{"cmd/codex-mmo"}},
 	{imported: "github.com/gofrs/flock", in: []string{"core/store", "core/supervisor", "hostplugin/...", "cmd/codex-mmo"}},
 	{imported: "github.com/google/renameio", in: []string{"core/store", "core/profile", "core/codexhome"}},

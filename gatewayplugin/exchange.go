@@ -251,6 +251,7 @@ func (x *exchange) record(f *failure) {
 		x.g.opts.Log.Error("telemetry was lost", "session", x.token.tenant.session, "err", err)
 	}
 	x.g.metrics.record(row)
+	x.g.opts.Spans.Record(row, x.sent, x.route.wire, x.route.baseURL)
 }
 
 // finish records the last attempt and then tells Codex how it ended: what Codex

@@ -13,6 +13,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/spans"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
 
@@ -28,6 +29,9 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock for records. nil: time.Now.
 	Now func() time.Time
+	// Spans exports a span for each attempt; Drain closes it. nil: nothing is
+	// exported.
+	Spans *spans.Recorder
 	// Random is the source of ids and of the offline model's bearer. nil: the
 	// system's.
 	Random io.Reader
@@ -220,6 +224,9 @@ func (g *Gateway) listen() (*net.TCPListener, error) {
 // errStopping is the cause with which the gateway's life ends.
 var errStopping = errors.New("the gateway is stopping")
 
+// lastSpans is how long the export of the last spans may take.
+const lastSpans = 2 * time.Second
+
 // Drain stops to take requests, lets those under way end until ctx does, then
 // ends them and everything else the gateway runs. The process may exit when it
 // returns.
@@ -238,6 +245,11 @@ func (g *Gateway) Drain(ctx context.Context) error {
 	}
 	g.tasks.Wait()
 	g.client.CloseIdleConnections()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
+	defer cancel()
+	if err := g.opts.Spans.Close(last); err != nil {
+		g.opts.Log.Warn("the last spans were not exported", "err", err)
+	}
 	return nil
 }
 

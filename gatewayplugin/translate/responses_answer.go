@@ -120,7 +120,12 @@ func (a *ResponsesAnswer) Take(data []byte) (done bool, err error) {
 }
 
 // oneLine removes the line breaks between JSON tokens; strings have none.
-func oneLine(data []byte) []byte { return bytes.ReplaceAll(data, []byte("\n"), nil) }
+func oneLine(data []byte) []byte {
+	if !bytes.ContainsAny(data, "\r\n") {
+		return data
+	}
+	return bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\n"), nil), []byte("\r"), nil)
+}
 
 func (a *ResponsesAnswer) note(r *passResponse) {
 	for _, one := range []struct {
