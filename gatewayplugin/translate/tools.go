@@ -146,7 +146,10 @@ func (t *Tools) declare(tools []responses.Tool) (out []chat.Tool, dropped []stri
 }
 
 func (t *Tools) declareOne(out []chat.Tool, dropped []string, namespace string, tool responses.Tool) ([]chat.Tool, []string) {
-	if _, known := t.byRef[namespace+"\x00"+tool.Name]; known && tool.Name != "" {
+	if tool.Type == "tool_search" {
+		tool.Name = searchTool
+	}
+	if _, known := t.byRef[namespace+"\x00"+tool.Name]; known {
 		return out, dropped // an item of the conversation brings it again
 	}
 	f, ok := t.function(namespace, tool)
@@ -170,7 +173,7 @@ func (t *Tools) function(namespace string, tool responses.Tool) (chat.Tool, bool
 		if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
 			f.Parameters = noParameters
 		}
-		tool.Name, f.Strict = searchTool, false
+		f.Strict = false
 	case "custom":
 		f.Parameters, f.Strict = inputParameters, false
 		if tool.Format != nil && tool.Format.Definition != "" {
