@@ -30,6 +30,7 @@ var coreOrder = []string{
 	"core/process",
 	"core/strictjson",
 	"core/modeltest",
+	"core/smoke",
 	"core/folders",
 	"core/access",
 	"core/store",

@@ -101,8 +101,9 @@ func itemType(data []byte) string {
 	if json.Unmarshal(data, &event) != nil || json.Unmarshal(event["item"], &item) != nil {
 		return ""
 	}
-	if !strings.HasPrefix(responses.String(event["type"]), "response.output_item.") {
-		return "" // Codex takes no item from another event
+	switch responses.String(event["type"]) {
+	case "response.output_item.added", "response.output_item.done":
+		return responses.String(item["type"])
 	}
-	return responses.String(item["type"])
+	return "" // Codex takes no item from another event
 }
