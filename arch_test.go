@@ -89,8 +89,8 @@ var layers = []layer{
 	},
 	{
 		"cmd/mmo-bench",
-		[]string{"core", "core/control", "core/folders"},
-		"the benchmark measures from outside, as a user does",
+		[]string{"core", "core/control", "core/folders", "core/process", "core/pluginhost", "plugins/base/proto", "plugins/gateway/proto"},
+		"the benchmark measures from outside, as a user does, and plugins as a supervisor does",
 	},
 }
 
@@ -124,7 +124,7 @@ var owners = []owner{
 	{imported: "github.com/santhosh-tekuri/jsonschema", in: []string{"core/contract", "mcpserver/..."}},
 	{imported: "github.com/gorilla/websocket", in: []string{"hostplugin/appserver/..."}},
 	{imported: "github.com/pelletier/go-toml", in: []string{"core/profile", "core/codexhome", "core/pluginhost"}},
-	{imported: "github.com/go-json-experiment/json", in: []string{"core/strictjson"}},
+	{imported: "github.com/go-json-experiment/json", in: []string{"core/strictjson", "gatewayplugin/responses", "gatewayplugin/translate"}},
 	{imported: "github.com/hashicorp/go-plugin", in: []string{"plugins/...", "core/pluginhost"}},
 	{imported: "github.com/hashicorp/go-hclog", in: []string{"plugins/...", "core/pluginhost"}},
 	{imported: "google.golang.org/grpc", in: []string{"plugins/...", "core/pluginhost", "core/supervisor", "hostplugin/...", "gatewayplugin/..."}},

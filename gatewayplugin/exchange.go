@@ -48,6 +48,7 @@ type exchange struct {
 	began   time.Time
 
 	dropped  []string // parts of the request that the wire can't carry
+	begun    bool     // Codex knows that its request is under way
 	answered bool     // Codex has seen a part of the answer
 	recorded bool     // the last attempt is on record
 
@@ -75,9 +76,6 @@ func (x *exchange) run(ctx context.Context) {
 // serve asks the provider, again when that can help. nil means that the result
 // is whole.
 func (x *exchange) serve(ctx context.Context) *failure {
-	if x.emit(responses.Event{Type: "response.created", Response: x.response("in_progress")}) != nil {
-		return clientGone
-	}
 	if x.route.state != "ready" {
 		return &failure{kind: "unavailable", code: codeStop, message: x.route.message}
 	}
@@ -123,6 +121,10 @@ func (x *exchange) attempt(ctx context.Context, call *translate.Call) *failure {
 	x.sent = time.Now()
 	answer := x.answer(call)
 	x.g.tasks.Go(func() { up.pump(req) })
+	if x.begin() != nil { // not before: the provider has something to do meanwhile
+		up.cancel()
+		return clientGone
+	}
 	if f := x.relay(ctx, up.events, answer); f != nil {
 		up.cancel()
 		x.result = answer.SoFar() // what it has cost so far
@@ -152,6 +154,9 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 			if done, f := x.take(e, answer); done || f != nil {
 				return f
 			}
+			if len(events) == 0 && x.flush() != nil { // else more is there already
+				return clientGone
+			}
 			keepAlive.Reset(x.g.opts.KeepAlive)
 			if answer.Finished() {
 				silence.Reset(usageWait)
@@ -159,7 +164,7 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 				silence.Reset(upstreamSilence)
 			}
 		case <-keepAlive.C:
-			if x.emit(responses.Event{Type: "response.in_progress", Response: x.response("in_progress")}) != nil {
+			if x.tell(responses.Event{Type: "response.in_progress", Response: x.response("in_progress")}) != nil {
 				return clientGone
 			}
 			keepAlive.Reset(x.g.opts.KeepAlive)
@@ -260,12 +265,21 @@ func (x *exchange) finish(f *failure) {
 	if !x.recorded {
 		x.record(f)
 	}
-	if f != clientGone {
-		_ = x.emit(x.terminal(f)) // a client that left needs no answer
+	if f != clientGone && x.begin() == nil {
+		_ = x.tell(x.terminal(f)) // a client that left needs no answer
 	}
 	if err := x.token.tenant.log.sync(); err != nil {
 		x.g.opts.Log.Error("telemetry is not on disk", "session", x.token.tenant.session, "err", err)
 	}
+}
+
+// begin tells Codex once that its request is under way.
+func (x *exchange) begin() error {
+	if x.begun {
+		return nil
+	}
+	x.begun = true
+	return x.tell(responses.Event{Type: "response.created", Response: x.response("in_progress")})
 }
 
 // terminal makes the one event that ends the answer.
@@ -293,7 +307,7 @@ func (x *exchange) response(status string) *responses.Response {
 	return &responses.Response{ID: "resp_" + x.id, Object: "response", Model: x.request.Model, Status: status, Output: []any{}}
 }
 
-// emit sends one event to Codex at once.
+// emit sends one event to Codex.
 func (x *exchange) emit(e responses.Event) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -302,12 +316,25 @@ func (x *exchange) emit(e responses.Event) error {
 	return x.send(e.Type, data)
 }
 
-// send sends the data of one event to Codex at once.
+// tell is emit for an event that Codex shall see at once.
+func (x *exchange) tell(e responses.Event) error {
+	if err := x.emit(e); err != nil {
+		return err
+	}
+	return x.flush()
+}
+
+// send sends the data of one event to Codex.
 func (x *exchange) send(name string, data []byte) error {
 	x.answered = x.answered || !notice(name)
 	if err := sse.Write(x.w, name, data); err != nil {
 		return fmt.Errorf("%w: %w", errClient, err)
 	}
+	return nil
+}
+
+// flush makes Codex see what was sent.
+func (x *exchange) flush() error {
 	if err := http.NewResponseController(x.w).Flush(); err != nil {
 		return fmt.Errorf("%w: %w", errClient, err)
 	}

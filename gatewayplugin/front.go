@@ -1,6 +1,7 @@
 package gatewayplugin
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -17,6 +18,9 @@ import (
 // maxBody bounds a request's body, in bytes: a conversation with many images
 // stays below.
 const maxBody = 64 << 20
+
+// maxAnnounced bounds what is made ready for a body before it comes, in bytes.
+const maxAnnounced = 1 << 20
 
 // handler serves the HTTP side. Before anything else it refuses what a browser
 // or a rebound host name sends: Codex sends neither Origin nor another Host.
@@ -147,6 +151,16 @@ func (g *Gateway) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	g.metrics.write(w, inFlight)
 }
 
+// readBody reads a body of about the announced size, which is -1 when none was.
+func readBody(body io.Reader, announced int64) ([]byte, error) {
+	var buf bytes.Buffer
+	if announced > 0 && announced <= maxAnnounced {
+		buf.Grow(int(announced) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(body)
+	return buf.Bytes(), err
+}
+
 // serveResponses answers one request of Codex.
 func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 	tok := g.authorize(w, r)
@@ -157,7 +171,7 @@ func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, "the request's body must not be compressed")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := readBody(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
@@ -169,8 +183,8 @@ func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
 		return // the connection has ended
 	}
-	var req responses.Request
-	if err := json.Unmarshal(body, &req); err != nil {
+	req, err := responses.Decode(body)
+	if err != nil {
 		refuse(w, http.StatusBadRequest, "the request is no Responses request: "+err.Error())
 		return
 	}
@@ -193,7 +207,7 @@ func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 	}
 	defer tok.tenant.requests.Done()
 	x := &exchange{
-		g: g, w: w, client: r, token: tok, route: route, request: &req, body: body,
+		g: g, w: w, client: r, token: tok, route: route, request: req, body: body,
 		id: g.requestID(), began: time.Now(),
 	}
 	x.run(r.Context())

@@ -50,7 +50,7 @@ func (x *exchange) pause(ctx context.Context, wait time.Duration) *failure {
 		case <-over.C:
 			return nil
 		case <-keepAlive.C:
-			if x.emit(responses.Event{Type: "response.in_progress", Response: x.response("in_progress")}) != nil {
+			if x.tell(responses.Event{Type: "response.in_progress", Response: x.response("in_progress")}) != nil {
 				return clientGone
 			}
 		case <-x.token.tenant.life.Done():

@@ -24,6 +24,7 @@ func newUpstreamClient() *http.Client {
 			DialContext:           (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			TLSHandshakeTimeout:   15 * time.Second,
 			ForceAttemptHTTP2:     true,
+			WriteBufferSize:       64 << 10, // most requests leave in one piece
 			MaxIdleConnsPerHost:   64,
 			IdleConnTimeout:       90 * time.Second,
 			DisableCompression:    true, // a compressed stream arrives in lumps
@@ -44,6 +45,10 @@ type upstreamEvent struct {
 // A connection that was read to its end serves the next request.
 const lastBytes = time.Second
 
+// waitingEvents is how many events of the provider may wait for their turn:
+// those that are there are handed to Codex together.
+const waitingEvents = 32
+
 // upstream reads one provider's answer into a channel.
 type upstream struct {
 	client  *http.Client
@@ -58,7 +63,7 @@ type upstream struct {
 func newUpstream(x *exchange) *upstream {
 	ctx, cancel := context.WithCancel(x.token.tenant.life)
 	return &upstream{
-		client: x.g.client, secrets: x.route.secrets, events: make(chan upstreamEvent),
+		client: x.g.client, secrets: x.route.secrets, events: make(chan upstreamEvent, waitingEvents),
 		ctx: ctx, cancel: cancel, free: make(chan struct{}),
 	}
 }

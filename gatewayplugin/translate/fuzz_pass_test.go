@@ -18,8 +18,7 @@ func FuzzResponsesRequest(f *testing.F) {
 	seeds(f, "testdata/request/*.responses.json", true)
 	f.Add([]byte(`{"input":[{"type":"reasoning","encrypted_content":"mmo1:x"},{"type":"reasoning","encrypted_content":"mmo1r:0:x"}],"client_metadata":{"a":1}}`), false)
 	f.Fuzz(func(t *testing.T, raw []byte, functions bool) {
-		var req responses.Request
-		if json.Unmarshal(raw, &req) != nil {
+		if _, err := responses.Decode(raw); err != nil {
 			return
 		}
 		call, err := translate.ResponsesRequest(raw, origin, &translate.Quirks{FunctionsOnly: functions})

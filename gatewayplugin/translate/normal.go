@@ -1,8 +1,10 @@
 package translate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
@@ -29,7 +31,7 @@ const searchTool = "tool_search"
 // in dropped; what can't be left out is an UnfitError.
 func normal(in *responses.Request) (out *responses.Request, dropped []string, err error) {
 	copied := *in
-	copied.Input = make(responses.Input, 0, len(in.Input))
+	copied.Input = make([]responses.Item, 0, len(in.Input))
 	copied.Tools = append([]responses.Tool(nil), in.Tools...)
 	for _, item := range in.Input {
 		switch item.Type {
@@ -103,11 +105,14 @@ func foundTools(tools []responses.Tool) json.RawMessage {
 	return raw
 }
 
+// foreignParts are the types of parts that only the Responses wire has.
+var foreignParts = [][]byte{[]byte("input_audio"), []byte("input_file"), []byte("encrypted_content")}
+
 // lost names the parts of an item that only the Responses wire has.
 func lost(item responses.Item) []string {
 	var out []string
 	for _, raw := range []json.RawMessage{item.Content, item.Output} {
-		if len(raw) == 0 || raw[0] != '[' {
+		if len(raw) == 0 || raw[0] != '[' || !slices.ContainsFunc(foreignParts, func(kind []byte) bool { return bytes.Contains(raw, kind) }) {
 			continue
 		}
 		for _, p := range responses.Parts(raw) {

@@ -21,15 +21,15 @@ func ResponsesRequest(raw []byte, origin Origin, quirks *Quirks) (*Call, error) 
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
-	var in responses.Request
-	if err := json.Unmarshal(raw, &in); err != nil {
+	in, err := responses.Decode(raw)
+	if err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	p := &passRequest{origin: origin, call: &Call{Tools: newTools()}, members: members}
 	p.set("model", origin.Model)
 	delete(members, "client_metadata")
 	if quirks.FunctionsOnly {
-		if err := p.functionsOnly(&in, quirks); err != nil {
+		if err := p.functionsOnly(in, quirks); err != nil {
 			return nil, err
 		}
 	} else {
@@ -47,7 +47,6 @@ func ResponsesRequest(raw []byte, origin Origin, quirks *Quirks) (*Call, error) 
 	if p.err != nil {
 		return nil, p.err
 	}
-	var err error
 	p.call.Body, err = encode(members)
 	return p.call, err
 }

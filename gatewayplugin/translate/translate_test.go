@@ -50,11 +50,11 @@ func inputs(t *testing.T, pattern string) []string {
 
 func parse(t *testing.T, raw []byte) *responses.Request {
 	t.Helper()
-	var req responses.Request
-	if err := json.Unmarshal(raw, &req); err != nil {
+	req, err := responses.Decode(raw)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &req
+	return req
 }
 
 // members prints a JSON object with a line for each member, and for each
