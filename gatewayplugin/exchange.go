@@ -268,9 +268,12 @@ func (x *exchange) finish(f *failure) {
 	if f != clientGone && x.begin() == nil {
 		_ = x.tell(x.terminal(f)) // a client that left needs no answer
 	}
-	if err := x.token.tenant.log.sync(); err != nil {
-		x.g.opts.Log.Error("telemetry is not on disk", "session", x.token.tenant.session, "err", err)
-	}
+	t, log := x.token.tenant, x.g.opts.Log
+	x.g.tasks.Go(func() { // Codex waits for the end of the connection, not of the disk
+		if err := t.log.sync(); err != nil {
+			log.Error("telemetry is not on disk", "session", t.session, "err", err)
+		}
+	})
 }
 
 // begin tells Codex once that its request is under way.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/anthropic"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 )
@@ -34,7 +36,7 @@ func (a *AnthropicAnswer) Take(data []byte) (done bool, err error) {
 		return true, nil
 	}
 	var e anthropic.Event
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := jsonv1.Unmarshal(data, &e); err != nil {
 		return false, fmt.Errorf("read an event of the provider's stream: %w", err)
 	}
 	switch e.Type {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
 )
@@ -34,7 +36,7 @@ func (a *ChatAnswer) Take(data []byte) (done bool, err error) {
 		return true, nil
 	}
 	var c chat.Chunk
-	if err := json.Unmarshal(data, &c); err != nil {
+	if err := jsonv1.Unmarshal(data, &c); err != nil {
 		return false, fmt.Errorf("read a chunk of the provider's stream: %w", err)
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {

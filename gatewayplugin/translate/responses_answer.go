@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
 )
@@ -79,7 +81,7 @@ func (a *ResponsesAnswer) Take(data []byte) (done bool, err error) {
 		return true, nil
 	}
 	var p passEvent
-	if err := json.Unmarshal(data, &p); err != nil {
+	if err := jsonv1.Unmarshal(data, &p); err != nil {
 		return false, fmt.Errorf("read an event of the provider's stream: %w", err)
 	}
 	if p.Response != nil {
