@@ -43,7 +43,7 @@ func through(t *testing.T, p *provider, driver string) *rig {
 	r := newRig(t, nil, nil)
 	r.apply("s1", []*gatewaypb.Route{{
 		Id: "r", Driver: driver, BaseUrl: p.URL + "/api/", SecretName: "KEY",
-		OptionsJson: []byte(`{"headers":{"X-Title":"mmo"}}`),
+		OptionsJson: []byte(`{"headers":{"X-Title":"mmo"},"retries":0}`),
 		Models:      []*gatewaypb.RouteModel{{Key: "m", UpstreamId: "vendor/m"}},
 	}}, &basepb.Secret{Name: "KEY", Value: []byte(secret)})
 	r.issue("s1", "bearer", nil)
