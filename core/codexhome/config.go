@@ -30,6 +30,7 @@ type config struct {
 	DefaultPermissions      string `toml:"default_permissions"`
 	WebSearch               string `toml:"web_search"`
 	AllowLoginShell         bool   `toml:"allow_login_shell"`
+	SuppressUnstableWarning bool   `toml:"suppress_unstable_features_warning,omitempty"`
 	ToolOutputTokenLimit    int    `toml:"tool_output_token_limit"`
 	CheckForUpdateOnStartup bool   `toml:"check_for_update_on_startup"`
 	CLIAuthCredentialsStore string `toml:"cli_auth_credentials_store"`
@@ -111,6 +112,7 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 		ApprovalPolicy:          agent.ApprovalPolicy,
 		DefaultPermissions:      home.PermissionProfile,
 		WebSearch:               "disabled",
+		SuppressUnstableWarning: agent.MayAsk, // of the feature that lets it ask
 		ToolOutputTokenLimit:    toolOutputTokens,
 		CLIAuthCredentialsStore: "file",
 		ModelProviders:          providers(spec, model),
@@ -176,7 +178,9 @@ func skillsOf(home *Home, enabled bool) skills {
 // features switches off what calls home, what starts processes of its own and
 // what retries without end. Goals stay on: a paused goal is what makes a fresh
 // paginated thread durable. Native subagents are off in every form that the version
-// knows, unless the role has some; 0.171.0 warns of the older keys.
+// knows, unless the role has some. 0.171.0 warns of these keys, and goes by
+// agents.enabled alone: there they stay at what they are without being named, the
+// first on, the second off.
 func features(spec *Spec, agent profile.Agent) map[string]bool {
 	set := map[string]bool{
 		"plugins":                      false,
@@ -187,8 +191,6 @@ func features(spec *Spec, agent profile.Agent) map[string]bool {
 	}
 	if before(spec.CodexVersion, 0, 171) {
 		set["multi_agent"], set["multi_agent_v2"] = spec.hasNatives(), false
-	} else if spec.hasNatives() {
-		set["multi_agent"] = true
 	}
 	if agent.MayAsk {
 		set["default_mode_request_user_input"] = true
