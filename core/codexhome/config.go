@@ -1,12 +1,9 @@
 package codexhome
 
 import (
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 )
 
@@ -222,36 +219,4 @@ func permissions(workspace string, network bool, deny []string) permissionTable 
 		files[path] = "deny"
 	}
 	return permissionTable{Filesystem: files, Network: map[string]bool{"enabled": network}}
-}
-
-// Closed lists what no command of a model may read, for Spec.Deny: our state,
-// which holds capabilities, homes and evidence, our configuration with its
-// credentials, our sockets, and the operator's own Codex with its login. The
-// private git folders and the worktrees stay open: writers work there.
-func Closed(f folders.Folders, getenv func(string) string) []string {
-	list := []string{f.Config, f.Runtime}
-	for _, name := range []string{"sessions", "jobs", "gateways", "snapshots", "codex", "state.db", "state.db-wal", "state.db-shm"} {
-		list = append(list, filepath.Join(f.State, name))
-	}
-	switch codex, home := getenv("CODEX_HOME"), getenv("HOME"); {
-	case codex != "":
-		list = append(list, codex)
-	case home != "":
-		list = append(list, filepath.Join(home, ".codex"))
-	}
-	return list
-}
-
-// outermost drops the paths that lie below another one: they are denied with
-// it, and a denied path inside a denied folder makes every sandboxed command of
-// Codex 0.149.0 fail.
-func outermost(paths []string) []string {
-	var kept []string
-	for _, path := range slices.Sorted(slices.Values(paths)) {
-		if n := len(kept); n > 0 && (path == kept[n-1] || strings.HasPrefix(path, kept[n-1]+"/")) {
-			continue
-		}
-		kept = append(kept, path)
-	}
-	return kept
 }

@@ -75,6 +75,7 @@ func newWorker(t *testing.T, version, permissions string, network bool) *worker 
 			filepath.Join(place.Config, "credentials.env"), filepath.Join(place.Runtime, "s1", "secret"),
 			filepath.Join(place.State, "state.db"), filepath.Join(place.State, "sessions", "s2", "capabilities.json"),
 			filepath.Join(place.State, "jobs", "j1", "result.md"), filepath.Join(place.Home, ".codex", "auth.json"),
+			filepath.Join(place.Home, ".ssh", "id_ed25519"), filepath.Join(place.Home, "dotfiles", "netrc"),
 		},
 		apart: []string{
 			filepath.Join(place.Dir, "outside"), filepath.Join(place.Home, "x"), filepath.Join("/tmp", filepath.Base(place.Dir)),
@@ -83,6 +84,9 @@ func newWorker(t *testing.T, version, permissions string, network bool) *worker 
 	}
 	for _, path := range w.closed {
 		plant(t, filepath.Dir(path), filepath.Base(path), secretText)
+	}
+	if err := os.Symlink(filepath.Join("dotfiles", "netrc"), filepath.Join(place.Home, ".netrc")); err != nil {
+		t.Fatal(err)
 	}
 	plant(t, place.Workspace, "open", "open text")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
