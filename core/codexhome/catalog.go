@@ -39,17 +39,27 @@ type truncation struct {
 	Limit int    `json:"limit"` // tokens
 }
 
-func catalog(models []profile.Model) modelCatalog {
+// catalog lists models under the names that a provider knows them by.
+func catalog(models []profile.Model, provider string) modelCatalog {
 	list := modelCatalog{Models: []modelEntry{}}
 	for _, m := range models {
-		list.Models = append(list.Models, entryOf(m))
+		list.Models = append(list.Models, entryOf(m, modelName(m, provider)))
 	}
 	return list
 }
 
-func entryOf(m profile.Model) modelEntry {
+// modelName is what Codex calls a model: its key where the gateway serves it, else
+// the name that its provider has for it.
+func modelName(m profile.Model, provider string) string {
+	if provider == Provider {
+		return m.Key
+	}
+	return m.UpstreamID
+}
+
+func entryOf(m profile.Model, name string) modelEntry {
 	entry := modelEntry{
-		Slug: m.Key, DisplayName: m.Key, Description: m.UpstreamID + " by " + m.Maker,
+		Slug: name, DisplayName: name, Description: m.UpstreamID + " by " + m.Maker,
 		ShellType: "unified_exec", Visibility: "list", SupportedInAPI: true, Priority: 1,
 		TruncationPolicy: truncation{Mode: "tokens", Limit: toolOutputTokens},
 		ContextWindow:    m.ContextWindow, InputModalities: m.Modalities, BaseInstructions: m.BaseInstructions,

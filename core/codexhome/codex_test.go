@@ -21,12 +21,15 @@ import (
 // patience bounds each wait for Codex, which takes long on a loaded machine.
 const patience = 90 * time.Second
 
-func codexPath(t *testing.T) string {
-	t.Helper()
-	if path := os.Getenv(codexbin.BinaryVar); path != "" {
-		return path
+// onEachCodex runs a test on every Codex that was reviewed, at the same time as
+// its siblings.
+func onEachCodex(t *testing.T, test func(t *testing.T, version string)) {
+	for _, version := range testkit.CodexVersions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			test(t, version)
+		})
 	}
-	return testkit.Codex(t)
 }
 
 // server is a real `codex app-server` that speaks on its standard streams.
@@ -35,6 +38,7 @@ type server struct {
 	ctx    context.Context
 	stdin  io.WriteCloser
 	stderr *lines
+	kill   func() // with -9, and waits for its end
 
 	messages chan message // all that arrives, in order
 	id       int
@@ -66,15 +70,16 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// startCodex starts Codex on a home, with a clean HOME and extra variables.
-func startCodex(t *testing.T, place *testkit.Place, home *codexhome.Home, env ...string) *server {
+// startCodex starts Codex on a home, with a clean HOME, extra variables and no way
+// out of this machine, and shakes hands with it.
+func startCodex(t *testing.T, version string, place *testkit.Place, home *codexhome.Home, args []string, env ...string) *server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
-	codex := codexPath(t)
-	cmd := exec.CommandContext(ctx, codex, "app-server", "--strict-config")
+	codex := testkit.CodexOf(t, version)
+	cmd := exec.CommandContext(ctx, codex, append([]string{"app-server", "--strict-config"}, args...)...)
 	cmd.Dir = place.Workspace
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH") + ":" + codexbin.HelperDir(codex), "LANG=C.UTF-8", "HOME=" + place.Home, "CODEX_HOME=" + home.Dir}, env...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH") + ":" + codexbin.HelperDir(codex), "LANG=C.UTF-8", "HOME=" + place.Home, "CODEX_HOME=" + home.Dir, "HTTPS_PROXY=http://127.0.0.1:1"}, env...)
 	s := &server{t: t, ctx: ctx, stderr: &lines{}, messages: make(chan message, 4096)}
 	cmd.Stderr = s.stderr
 	cmd.WaitDelay = 5 * time.Second
@@ -103,14 +108,18 @@ func startCodex(t *testing.T, place *testkit.Place, home *codexhome.Home, env ..
 			}
 		}
 	}()
-	t.Cleanup(func() {
+	s.kill = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		<-read
 		_ = cmd.Wait() // killed on purpose
+	})
+	t.Cleanup(func() {
+		s.kill()
 		if t.Failed() {
 			t.Logf("codex said on stderr:\n%s", s.stderr)
 		}
 	})
+	s.initialize()
 	return s
 }
 

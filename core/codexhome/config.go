@@ -1,12 +1,9 @@
 package codexhome
 
 import (
-	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 )
 
@@ -30,6 +27,7 @@ type config struct {
 	DefaultPermissions      string `toml:"default_permissions"`
 	WebSearch               string `toml:"web_search"`
 	AllowLoginShell         bool   `toml:"allow_login_shell"`
+	SuppressUnstableWarning bool   `toml:"suppress_unstable_features_warning,omitempty"`
 	ToolOutputTokenLimit    int    `toml:"tool_output_token_limit"`
 	CheckForUpdateOnStartup bool   `toml:"check_for_update_on_startup"`
 	CLIAuthCredentialsStore string `toml:"cli_auth_credentials_store"`
@@ -111,6 +109,7 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 		ApprovalPolicy:          agent.ApprovalPolicy,
 		DefaultPermissions:      home.PermissionProfile,
 		WebSearch:               "disabled",
+		SuppressUnstableWarning: agent.MayAsk, // of the feature that lets it ask
 		ToolOutputTokenLimit:    toolOutputTokens,
 		CLIAuthCredentialsStore: "file",
 		ModelProviders:          providers(spec, model),
@@ -176,7 +175,9 @@ func skillsOf(home *Home, enabled bool) skills {
 // features switches off what calls home, what starts processes of its own and
 // what retries without end. Goals stay on: a paused goal is what makes a fresh
 // paginated thread durable. Native subagents are off in every form that the version
-// knows, unless the role has some; 0.171.0 warns of the older keys.
+// knows, unless the role has some. 0.171.0 warns of these keys, and goes by
+// agents.enabled alone: there they stay at what they are without being named, the
+// first on, the second off.
 func features(spec *Spec, agent profile.Agent) map[string]bool {
 	set := map[string]bool{
 		"plugins":                      false,
@@ -187,8 +188,6 @@ func features(spec *Spec, agent profile.Agent) map[string]bool {
 	}
 	if before(spec.CodexVersion, 0, 171) {
 		set["multi_agent"], set["multi_agent_v2"] = spec.hasNatives(), false
-	} else if spec.hasNatives() {
-		set["multi_agent"] = true
 	}
 	if agent.MayAsk {
 		set["default_mode_request_user_input"] = true
@@ -220,36 +219,4 @@ func permissions(workspace string, network bool, deny []string) permissionTable 
 		files[path] = "deny"
 	}
 	return permissionTable{Filesystem: files, Network: map[string]bool{"enabled": network}}
-}
-
-// Closed lists what no command of a model may read, for Spec.Deny: our state,
-// which holds capabilities, homes and evidence, our configuration with its
-// credentials, our sockets, and the operator's own Codex with its login. The
-// private git folders and the worktrees stay open: writers work there.
-func Closed(f folders.Folders, getenv func(string) string) []string {
-	list := []string{f.Config, f.Runtime}
-	for _, name := range []string{"sessions", "jobs", "gateways", "snapshots", "codex", "state.db", "state.db-wal", "state.db-shm"} {
-		list = append(list, filepath.Join(f.State, name))
-	}
-	switch codex, home := getenv("CODEX_HOME"), getenv("HOME"); {
-	case codex != "":
-		list = append(list, codex)
-	case home != "":
-		list = append(list, filepath.Join(home, ".codex"))
-	}
-	return list
-}
-
-// outermost drops the paths that lie below another one: they are denied with
-// it, and a denied path inside a denied folder makes every sandboxed command of
-// Codex 0.149.0 fail.
-func outermost(paths []string) []string {
-	var kept []string
-	for _, path := range slices.Sorted(slices.Values(paths)) {
-		if n := len(kept); n > 0 && (path == kept[n-1] || strings.HasPrefix(path, kept[n-1]+"/")) {
-			continue
-		}
-		kept = append(kept, path)
-	}
-	return kept
 }

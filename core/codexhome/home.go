@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -68,19 +67,20 @@ type Spec struct {
 // Home is what was written.
 type Home struct {
 	Dir               string
-	Model             string // to send with every thread
-	ModelProvider     string // likewise
-	PermissionProfile string // to send as "permissions" with every thread
-	CatalogPath       string // empty: Codex knows the model itself
-	CatalogSHA256     string // hex
-	ConfigSHA256      string // hex; of config.toml less its [projects], which Codex itself extends
-	SkillPath         string // empty: the role does not delegate
-	SkillSHA256       string // hex
-	NativeAgentFiles  map[string]string
-	DirectHeaderEnvs  []string // names of the secrets in headers of a direct route
-	ToolEnvs          []string // names of the secrets of tool servers
-	ToolHTTPEnvs      []string // those among them that are sent in HTTP headers
-	Warnings          []string
+	Model             string            // to send with every thread
+	ModelProvider     string            // likewise
+	PermissionProfile string            // to send as "permissions" with every thread
+	CatalogPath       string            // empty: Codex knows the model itself
+	CatalogSHA256     string            // hex
+	ConfigSHA256      string            // hex; of config.toml less its [projects], which Codex itself extends
+	SkillPath         string            // empty: the role does not delegate
+	SkillSHA256       string            // hex
+	NativeAgentFiles  map[string]string // native agent -> path of its role file
+	NativeAgentSHA256 map[string]string // native agent -> hex digest of that file
+	DirectHeaderEnvs  []string          // names of the secrets in headers of a direct route
+	ToolEnvs          []string          // names of the secrets of tool servers
+	ToolHTTPEnvs      []string          // those among them that are sent in HTTP headers
+	Warnings          []string          // what the operator should know of it, a sentence each
 }
 
 // Write makes the home, or brings it back to what it should be. Files are 0600
@@ -102,7 +102,7 @@ func Write(spec *Spec) (*Home, error) {
 	home := spec.home(agent, model)
 	files := []file{{"AGENTS.md", guidance}}
 	if home.CatalogPath != "" {
-		list, err := strictjson.Marshal(catalog(spec.models(agent)))
+		list, err := strictjson.Marshal(catalog(spec.models(agent), home.ModelProvider))
 		if err != nil {
 			return nil, core.Errorf(core.KindValue, "the catalogue entry of model %s can't be written: %w", model.Key, err)
 		}
@@ -158,16 +158,19 @@ type file struct {
 func (s *Spec) home(agent profile.Agent, model profile.Model) *Home {
 	route := s.Snapshot.Routes[model.Route]
 	h := &Home{
-		Dir: s.Dir, PermissionProfile: permissionProfile(agent), NativeAgentFiles: map[string]string{},
-		Model: model.Key, ModelProvider: Provider, CatalogPath: filepath.Join(s.Dir, "models.json"),
+		Dir: s.Dir, PermissionProfile: permissionProfile(agent), NativeAgentFiles: map[string]string{}, NativeAgentSHA256: map[string]string{},
+		ModelProvider: Provider, CatalogPath: filepath.Join(s.Dir, "models.json"),
 	}
 	switch route.Driver {
 	case profile.DriverCodexLogin:
-		h.Model, h.ModelProvider, h.CatalogPath = model.UpstreamID, LoginProvider, ""
+		h.ModelProvider, h.CatalogPath = LoginProvider, ""
+		if s.CopyLogin {
+			h.Warnings = append(h.Warnings, copiedLogin)
+		}
 	case profile.DriverCodexCustom:
-		h.Model, h.ModelProvider = model.UpstreamID, DirectProvider
-		h.DirectHeaderEnvs = sortedValues(route.EnvHTTPHeaders)
+		h.ModelProvider, h.DirectHeaderEnvs = DirectProvider, sortedValues(route.EnvHTTPHeaders)
 	}
+	h.Model = modelName(model, h.ModelProvider)
 	if s.Snapshot.Skill != "" && s.delegates(s.Agent) {
 		h.SkillPath = filepath.Join(s.Dir, "skills", SkillName, "SKILL.md")
 	}
@@ -199,20 +202,6 @@ func (s *Spec) models(agent profile.Agent) []profile.Model {
 		}
 	}
 	return list
-}
-
-// VerifyCatalog checks that a home's model catalogue still is what was written:
-// it decides what Codex believes of the model.
-func VerifyCatalog(path, sha256 string) error {
-	if path == "" {
-		return nil
-	}
-	data, err := os.ReadFile(path)
-	if err != nil || digest(data) != sha256 {
-		return core.Errorf(core.KindRuntime, "model catalog failed integrity validation: %s is not what was written", path).
-			WithRemedy("find out who changed it; a new session gets a new one")
-	}
-	return nil
 }
 
 func sortedValues(m map[string]string) []string { return sortedSet(slices.Collect(maps.Values(m))) }

@@ -3,6 +3,7 @@ package codexhome
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -23,6 +24,9 @@ type roleFile struct {
 	Skills                skills               `toml:"skills"`
 }
 
+// agentKeys are the keys of Codex's [agents] that stand beside the roles.
+var agentKeys = []string{"enabled", "max_threads", "max_depth", "interrupt_message", "default_subagent_model"}
+
 // natives makes the role files of the agents that run inside the role's engine,
 // and names them in the configuration.
 func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
@@ -30,13 +34,16 @@ func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
 		return nil, nil
 	}
 	for _, id := range s.Snapshot.NativeAgents(s.Agent) {
+		if slices.Contains(agentKeys, id) {
+			return nil, core.Errorf(core.KindValue, "native agent %q has the name of a setting of Codex's [agents]", id).WithRemedy("rename it in the profile")
+		}
 		agent := s.Snapshot.Agents[id]
 		text, err := s.roleFile(home, agent)
 		if err != nil {
 			return nil, err
 		}
 		name := "agents/" + id + ".toml"
-		home.NativeAgentFiles[id] = filepath.Join(s.Dir, filepath.FromSlash(name))
+		home.NativeAgentFiles[id], home.NativeAgentSHA256[id] = filepath.Join(s.Dir, filepath.FromSlash(name)), digest(text)
 		cfg.Agents[id] = map[string]string{"description": agent.Description, "config_file": home.NativeAgentFiles[id]}
 		files = append(files, file{name, text})
 	}
@@ -50,13 +57,10 @@ func (s *Spec) roleFile(home *Home, agent profile.Agent) ([]byte, error) {
 	}
 	model := s.Snapshot.Models[agent.Model]
 	role := roleFile{
-		Model: model.Key, ModelReasoningEffort: effort(agent), DeveloperInstructions: string(guidance),
+		Model: modelName(model, home.ModelProvider), ModelReasoningEffort: effort(agent), DeveloperInstructions: string(guidance),
 		SandboxWorkspaceWrite: map[string]bool{"network_access": agent.Network},
 		MCPServers:            map[string]mcpServer{MeshServer: mesh(s, agent.ID, s.Tools)},
 		Skills:                skillsOf(home, s.Snapshot.CanDelegate(agent.ID)),
-	}
-	if home.ModelProvider != Provider {
-		role.Model = model.UpstreamID
 	}
 	for _, id := range s.Snapshot.EngineToolServers(s.Agent) {
 		if use, ok := agent.ToolServers[id]; ok {

@@ -72,7 +72,7 @@ func (s *Supervisor) homeSpec(rec *store.Session, id string, settings *profile.S
 		GatewayURL: s.gw.Load().baseURL(), Binary: rec.Binary.Path, SessionID: s.session,
 		ControlSocket: s.cfg.Folders.ControlSocket(s.session), Tools: s.toolsOf(caller),
 		Deny:    codexhome.Closed(s.cfg.Folders, s.cfg.Getenv),
-		Tainted: rec.Tainted, Login: operatorHome(s.cfg.Getenv), CopyLogin: settings.AuthLinkMode == profile.AuthCopy,
+		Tainted: rec.Tainted, Login: codexhome.OperatorHome(s.cfg.Getenv), CopyLogin: settings.AuthLinkMode == profile.AuthCopy,
 	}
 }
 

@@ -3,37 +3,15 @@ package supervisor
 import (
 	"context"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
-
-// operatorHome is the operator's own CODEX_HOME: where a ChatGPT login is.
-func operatorHome(getenv func(string) string) string {
-	if dir := getenv("CODEX_HOME"); dir != "" {
-		return dir
-	}
-	if home := getenv("HOME"); home != "" {
-		return filepath.Join(home, ".codex")
-	}
-	return ""
-}
-
-// loggedIn reports whether the operator has a login that homes can share.
-func loggedIn(getenv func(string) string) bool {
-	dir := operatorHome(getenv)
-	if dir == "" {
-		return false
-	}
-	info, err := os.Stat(filepath.Join(dir, "auth.json"))
-	return err == nil && info.Mode().IsRegular()
-}
 
 // availability says which of a team's routes can be used, by what is there of
 // credentials and by the faults that the session was given.
@@ -43,7 +21,7 @@ func availability(snap *profile.Snapshot, keys *profile.Credentials, getenv func
 		return ok
 	}
 	routes := map[string]store.Availability{}
-	for id, r := range snap.Availability(has, loggedIn(getenv), faults) {
+	for id, r := range snap.Availability(has, codexhome.LoggedIn(getenv), faults) {
 		routes[id] = store.Availability{Available: r.Available, Reason: r.Reason, Fault: r.Fault}
 	}
 	return routes
