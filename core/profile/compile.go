@@ -33,7 +33,11 @@ func Compile(ctx context.Context, in *CompileInput) (*Snapshot, error) {
 		return nil, err
 	}
 	if len(report.Problems) > 0 {
-		return nil, core.Errorf(core.KindValue, "profile %s can't be used:\n%w", in.Name, &Problems{List: report.Problems}).
+		between := " "
+		if len(report.Problems) > 1 {
+			between = "\n"
+		}
+		return nil, core.Errorf(core.KindValue, "profile %s can't be used:%s%w", in.Name, between, &Problems{List: report.Problems}).
 			WithRemedy("`codex-mmo profile check` shows this again; the keys are in docs/PROFILES.md")
 	}
 	return report.Snapshot, nil

@@ -22,8 +22,8 @@ func (c *compiler) delegation() {
 	c.budgets()
 }
 
-// cycles refuses teams in which an agent could come to spawn itself: an agent
-// never leads to a job of its own role, so such a grant could not be used.
+// cycles tells of teams in which an agent could come to spawn itself: an agent
+// never leads to a job of its own role, so such a grant can't be used to its end.
 func (c *compiler) cycles() {
 	state := map[string]int{} // 1: on the way, 2: done
 	var way []string
@@ -39,8 +39,8 @@ func (c *compiler) cycles() {
 				}
 			case 1:
 				from := slices.Index(way, next)
-				c.bad("leads in a circle: "+strings.Join(append(slices.Clone(way[from:]), next), " -> "),
-					"an agent may not come to spawn its own role", "agents", id, "can_spawn")
+				c.warn("leads in a circle: "+strings.Join(append(slices.Clone(way[from:]), next), " -> "),
+					"the last spawn will be refused: an agent may not lead to its own role", "agents", id, "can_spawn")
 			}
 		}
 		way = way[:len(way)-1]
@@ -88,8 +88,10 @@ func (c *compiler) compareNative(parent, child Agent) {
 				"run it as backend mcp if that matters", "agents", child.ID)
 		}
 	}
-	if child.Route != parent.Route && child.Route != "" && parent.Route != "" && !slices.Contains(child.Backends, BackendMCP) {
-		c.bad("is on route "+child.Route+", and a native agent has its parent's provider", "choose a model of route "+parent.Route, "agents", child.ID, "model")
+	p, q := c.out.Routes[parent.Route], c.out.Routes[child.Route]
+	if child.Route != parent.Route && (p.Direct() || q.Direct()) {
+		c.warn("is on route "+child.Route+", and a native agent has the provider of "+parent.ID+": route "+parent.Route,
+			"choose a model of that route, or run it as backend mcp", "agents", child.ID, "model")
 	}
 	if child.Network && !parent.Network {
 		c.bad("a native agent has its parent's sandbox, and "+parent.ID+" has no network", "give it to "+parent.ID+" too", "agents", child.ID, "network")

@@ -213,7 +213,6 @@ func TestCompileRefuses(t *testing.T) {
 		"spawns nobody":      {"profile.toml", `["worker", "auditor"]`, `["worker", "eve"]`, `agents.zoe.can_spawn: names "eve"; the agents are auditor worker zoe`},
 		"spawns the root":    {"profile.toml", `can_spawn = ["auditor"]`, `can_spawn = ["zoe"]`, "names the root agent"},
 		"spawns twice":       {"profile.toml", `["worker", "auditor"]`, `["worker", "worker"]`, `names "worker" twice`},
-		"circle":             {"profile.toml", "reasoning_effort = \"high\"", "can_spawn = [\"worker\"]", "agents.auditor.can_spawn: leads in a circle: worker -> auditor -> worker"},
 		"controls nobody":    {"profile.toml", "max_active = 1\nguidance = \"zoe.md\"\n", "guidance = \"zoe.md\"\n[agents.auditor.controls.eve]\nactions = [\"steer\"]\n", `agents.auditor.controls.eve: there is no agent "eve"`},
 		"controls how":       {"profile.toml", "max_active = 1\nguidance = \"zoe.md\"\n", "guidance = \"zoe.md\"\n[agents.auditor.controls.worker]\nactions = [\"kill\"]\n", `actions: is "kill"; must be one of inspect,`},
 		"tool server":        {"profile.toml", "max_active = 1\nguidance = \"zoe.md\"\n", "guidance = \"zoe.md\"\n[agents.auditor.tool_mcp_servers.web]\n", `agents.auditor.tool_mcp_servers.web: there is no tool server "web"`},

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -79,7 +80,7 @@ func TestFailedMigration(t *testing.T) {
 	before := migrations
 	defer func() { migrations = before }()
 	migrations = append(migrations[:len(migrations):len(migrations)], "ALTER TABLE sessions ADD COLUMN added TEXT; ALTER TABLE none ADD COLUMN x TEXT")
-	if _, err := Open(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), "migrating to version 2") {
+	if _, err := Open(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("migrating to version %d", len(migrations))) {
 		t.Errorf("Open = %v, want the failed step named", err)
 	}
 	migrations = before
