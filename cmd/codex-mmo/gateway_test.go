@@ -117,15 +117,6 @@ func TestSharedGatewayKilledAfterItsStarter(t *testing.T) {
 	for _, tm := range []*team{first, second} {
 		tm.assertSentOnce()
 		tm.assertGone()
+		tm.assertNoToken()
 	}
-}
-
-// assertGone is assertClean without the sweep for modes, which knows the homes
-// of one session only.
-func (tm *team) assertGone() {
-	tm.t.Helper()
-	for id := range tm.seen {
-		testkit.AwaitGone(tm.t, id)
-	}
-	tm.assertNoToken()
 }

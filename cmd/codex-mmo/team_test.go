@@ -470,6 +470,21 @@ func rows(t *testing.T, path string) []row {
 // token, in one place, which is to be allowed.
 func (tm *team) assertClean(allowed ...string) {
 	tm.t.Helper()
+	tm.assertGone()
+	tm.assertNoToken(allowed...)
+	// What Codex itself writes into a home has the modes of its umask; the
+	// home's own folder, which is 0700, keeps others out.
+	homes := filepath.Join("sessions", tm.session, "homes")
+	testkit.AssertModes(tm.t, tm.place.State, filepath.Join(homes, "lead"), filepath.Join(homes, "worker"), filepath.Join(homes, "writer"), filepath.Join(homes, "terminal"),
+		"worktrees", "git") // a writer's files have the modes that git gives them
+	testkit.AssertModes(tm.t, tm.place.Runtime)
+	testkit.AssertLogsClean(tm.t, tm.place.State)
+}
+
+// assertGone proves that nothing of the session lives, and no sandbox in its
+// place.
+func (tm *team) assertGone() {
+	tm.t.Helper()
 	for id := range tm.seen {
 		testkit.AwaitGone(tm.t, id)
 	}
@@ -483,14 +498,6 @@ func (tm *team) assertClean(allowed ...string) {
 	})
 	testkit.AssertNoMarked(tm.t, testkit.MarkOf(refs...))
 	testkit.AssertNoSandbox(tm.t, tm.place.Dir)
-	tm.assertNoToken(allowed...)
-	// What Codex itself writes into a home has the modes of its umask; the
-	// home's own folder, which is 0700, keeps others out.
-	homes := filepath.Join("sessions", tm.session, "homes")
-	testkit.AssertModes(tm.t, tm.place.State, filepath.Join(homes, "lead"), filepath.Join(homes, "worker"), filepath.Join(homes, "writer"), filepath.Join(homes, "terminal"),
-		"worktrees", "git") // a writer's files have the modes that git gives them
-	testkit.AssertModes(tm.t, tm.place.Runtime)
-	testkit.AssertLogsClean(tm.t, tm.place.State)
 }
 
 // cleanUp ends what a failed test left.
