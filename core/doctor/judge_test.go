@@ -118,21 +118,47 @@ func TestJudgeGit(t *testing.T) {
 }
 
 func TestJudgeSandbox(t *testing.T) {
-	ro, rw := codexhome.ProfileRead, codexhome.ProfileWrite
+	const ro, rw = codexhome.ProfileRead, codexhome.ProfileWrite
+	saw := func(profile string, changed ...Reach) observed {
+		list := []Reach{
+			{What: theWorkspace, Read: true, Write: profile == rw},
+			{What: theState},
+			{What: theConfiguration},
+			{What: theRuntime},
+			{What: theCodexHome},
+			{What: theKeys},
+			{What: theHome, Read: true},
+			{What: theTemporary, Read: true},
+			{What: Network},
+		}
+		for i := range list {
+			list[i].Profile = profile
+			for _, c := range changed {
+				if c.What == list[i].What {
+					list[i].Read, list[i].Write = c.Read, c.Write
+				}
+			}
+		}
+		return observed{reach: list}
+	}
 	for _, tt := range []struct {
 		profile string
 		saw     observed
 		want    Verdict
 		reason  string
 	}{
-		{ro, observed{ran: true}, OK, "writes nothing"},
-		{rw, observed{ran: true, inside: true}, OK, "writes nothing else"},
-		{ro, observed{ran: true, inside: true}, Failed, "writes the workspace"},
-		{rw, observed{ran: true}, Failed, "can't write the workspace"},
-		{ro, observed{ran: true, outside: true}, Failed, "writes outside of the workspace"},
-		{rw, observed{ran: true, inside: true, state: true}, Failed, "writes the state folder"},
-		{ro, observed{ran: true, secret: true}, Failed, "reads the state folder"},
-		{ro, observed{ran: true, outside: true, secret: true}, Failed, "writes outside of the workspace, reads the state folder"},
+		{ro, saw(ro), OK, "reads the workspace and writes nothing; our state and your keys are closed"},
+		{rw, saw(rw), OK, "reads and writes the workspace and writes nothing else"},
+		{ro, saw(ro, Reach{What: theWorkspace, Read: true, Write: true}), Failed, "a command in it writes workspace"},
+		{rw, saw(rw, Reach{What: theWorkspace, Read: true}), Failed, "can't write workspace"},
+		{ro, saw(ro, Reach{What: theHome, Read: true, Write: true}), Failed, "writes the rest of your home"},
+		{rw, saw(rw, Reach{What: theTemporary, Read: true, Write: true}), Failed, "writes temporary files"},
+		{rw, saw(rw, Reach{What: theState, Write: true}), Failed, "writes our records, homes and evidence"},
+		{ro, saw(ro, Reach{What: theConfiguration, Read: true}), Failed, "reads our configuration and credentials"},
+		{ro, saw(ro, Reach{What: theRuntime, Read: true}), Failed, "reads our sockets"},
+		{ro, saw(ro, Reach{What: theCodexHome, Read: true}, Reach{What: theKeys, Read: true}), Failed, "reads your own Codex and its login, reads your keys"},
+		{ro, saw(ro, Reach{What: Network, Read: true}), Failed, "reaches the network"},
+		{ro, saw(ro, Reach{What: theHome}), OK, ""}, // closed by somebody else: no harm
 		{ro, observed{exit: 1, complain: "bwrap: no"}, Failed, "(exit 1): bwrap: no"},
 		{ro, observed{exit: 2, complain: "Usage: codex sandbox"}, Warning, "not checked"},
 		{ro, observed{exit: 2, complain: "sh: broken"}, Failed, "(exit 2)"},
@@ -143,14 +169,31 @@ func TestJudgeSandbox(t *testing.T) {
 	}
 }
 
-func TestJudgeRoute(t *testing.T) {
-	scripted := profile.Route{ID: "offline", Driver: profile.DriverOffline, BillingMode: profile.BillingScripted}
-	got := judgeRoute("demo", scripted)
-	assert(t, got, OK, "needs no credential", "")
-	if got.Check != "demo, route offline" {
-		t.Errorf("check = %q, want profile and route", got.Check)
+// A team is usable when all of its routes are; without its root's it can't
+// start, which fails the examination only when it is the team that was named.
+func TestJudgeRoutes(t *testing.T) {
+	snap := &profile.Snapshot{
+		ProfileVersion: "1.0.0", RootAgent: "lead", Order: []string{"lead", "reader"},
+		Agents: map[string]profile.Agent{"lead": {Route: "one"}, "reader": {Route: "two"}},
 	}
-	assert(t, judgeRoute("demo", profile.Route{ID: "x", Driver: "openai_chat", BillingMode: "metered"}), Failed, "openai_chat needs a credential", "offline-demo")
+	yes, no := profile.RouteAvailability{Available: true}, profile.RouteAvailability{Reason: "missing credential X"}
+	for _, tt := range []struct {
+		one, two profile.RouteAvailability
+		asked    bool
+		want     Verdict
+		reason   string
+	}{
+		{yes, yes, false, OK, "2 agents led by lead, 0 models; every route can be used"},
+		{yes, no, true, Warning, "without reader: routes that can't be used: two (missing credential X)"},
+		{no, yes, false, Warning, "can't start, for want of its root's route; routes that can't be used: one (missing credential X)"},
+		{no, no, true, Failed, "can't start"},
+	} {
+		remedy := "credentials.env"
+		if tt.want == OK {
+			remedy = ""
+		}
+		assert(t, judgeRoutes("team", snap, map[string]profile.RouteAvailability{"one": tt.one, "two": tt.two}, tt.asked), tt.want, tt.reason, remedy)
+	}
 }
 
 // An error's remedy comes apart from its reason, unless it is wrapped in more
@@ -230,7 +273,7 @@ func TestSourceAndHints(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"XDG_CACHE_HOME": dir, "PATH": dir}
-	p := &patient{Input: &Input{Getenv: func(name string) string { return env[name] }}}
+	p := &patient{Input: &Input{Getenv: func(name string) string { return env[name] }}, ground: noGround}
 	real, err := filepath.EvalSymlinks(cached)
 	if err != nil {
 		t.Fatal(err)
@@ -239,6 +282,10 @@ func TestSourceAndHints(t *testing.T) {
 		if got := p.source(path, codexbin.CacheDirs(p.Getenv)); got != want {
 			t.Errorf("source(%s) = %s, want %s", path, got, want)
 		}
+	}
+	p.ground = func() ground { return ground{settings: &profile.Settings{CodexBin: "codex"}} }
+	if got := p.source(real, nil); got != "the setting codex_bin" {
+		t.Errorf("source = %s, want the setting", got)
 	}
 	env["MMO_CODEX_BIN"] = real
 	if got := p.source(real, codexbin.CacheDirs(p.Getenv)); got != "MMO_CODEX_BIN" {

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/control"
@@ -181,41 +184,73 @@ func TestProfiles(t *testing.T) {
 	p, place := patientIn(t)
 	p.Bundled = profiles.FS
 	list := p.profiles(t.Context()).findings
-	if len(list) < 2 || list[0].Check != "offline-demo" || !strings.HasPrefix(list[1].Check, "offline-demo, route ") {
-		t.Fatalf("profiles = %+v, want the bundled one and its route", list)
-	}
-	for _, f := range list {
-		if f.Verdict != OK {
-			t.Errorf("finding = %+v, want ok", f)
+	want := map[string]Verdict{"ChatGPT login": OK}
+	for _, e := range must(fs.ReadDir(profiles.FS, ".")) {
+		if e.IsDir() {
+			want[e.Name()] = Warning // there is no credential here
 		}
 	}
-	own := filepath.Join(place.Config, "profiles")
-	if err := os.CopyFS(own, profiles.FS); err != nil {
+	want["offline-demo"] = OK
+	got := map[string]Verdict{}
+	for _, f := range list {
+		got[f.Check] = f.Verdict
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("profiles (-want +got):\n%s", diff)
+	}
+
+	var secrets strings.Builder
+	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "OPENCODE_API_KEY", "ZAI_CODING_API_KEY"} {
+		secrets.WriteString(name + "=x\n")
+	}
+	login := filepath.Join(place.Home, ".codex")
+	broken, copied := filepath.Join(place.Config, "profiles", "broken"), filepath.Join(place.Config, "profiles", "mine")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(place.Config, "credentials.env"), []byte(secrets.String()), 0o600),
+		os.MkdirAll(login, 0o700), os.WriteFile(filepath.Join(login, "auth.json"), []byte("{}"), 0o600),
+		os.MkdirAll(broken, 0o700), os.WriteFile(filepath.Join(broken, "profile.toml"), []byte("colour = 1\n"), 0o600),
+		os.CopyFS(copied, must(fs.Sub(profiles.FS, "offline-demo"))),
+	); err != nil {
 		t.Fatal(err)
 	}
-	broken := filepath.Join(own, "broken")
-	if err := errors.Join(os.Mkdir(broken, 0o700), os.WriteFile(filepath.Join(broken, "profile.toml"), []byte("colour = 1\n"), 0o600)); err != nil {
+	p = newPatient(p.Input)
+	for _, f := range p.profiles(t.Context()).findings {
+		switch f.Check {
+		case "broken":
+			assert(t, f, Failed, "colour", "profile check")
+		case "ChatGPT login":
+			assert(t, f, OK, "share that of "+login+" by a link", "")
+		default:
+			assert(t, f, OK, "every route can be used", "")
+		}
+		delete(want, f.Check)
+	}
+	if len(want) > 0 {
+		t.Errorf("no finding of %v", want)
+	}
+	for name, reason := range map[string]string{broken: "colour", "no-such-team": "no-such-team"} {
+		p.Profile = name
+		named := p.profiles(t.Context()).findings
+		if len(named) != 2 || named[1].Check != name {
+			t.Fatalf("profiles = %+v, want the login and the named profile alone", named)
+		}
+		assert(t, named[1], Failed, reason, "")
+	}
+
+	if err := os.WriteFile(filepath.Join(place.Config, "settings.toml"), []byte("auth_link_mode = \"copy\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	more := p.profiles(t.Context()).findings[len(list):]
-	if len(more) != len(list)+1 {
-		t.Fatalf("profiles of the user = %+v, want the broken one and a copy", more)
+	p = newPatient(p.Input)
+	assert(t, p.judgeLogin(), Warning, "is copied into homes", "shared")
+	p.Profile, p.ground = "", noGround
+	assert(t, p.profiles(t.Context()).findings[1], Warning, "needs the folders", "again")
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
 	}
-	if got := more[0]; got.Check != "own broken" || got.Verdict != Failed || !strings.Contains(got.Reason, "colour") {
-		t.Errorf("finding = %+v, want the unknown key named", got)
-	}
-	assert(t, more[1], OK, "agents led by lead", "")
-	p.Profile = broken
-	if got := only(t, p.profiles(t.Context())); got.Verdict != Failed || got.Check != broken {
-		t.Errorf("finding = %+v, want the named profile alone", got)
-	}
-	p.Profile = "no-such-team"
-	if got := only(t, p.profiles(t.Context())); got.Verdict != Failed || !strings.Contains(got.Reason, "no-such-team") {
-		t.Errorf("finding = %+v, want the profile named", got)
-	}
-	p.Profile, p.ground = "", func() ground { return ground{err: errors.New("no folders")} }
-	last := p.profiles(t.Context()).findings
-	assert(t, last[len(last)-1], Warning, "needs the folders", "again")
+	return v
 }
 
 func TestGit(t *testing.T) {
