@@ -191,16 +191,7 @@ func TestAnthropicFailures(t *testing.T) {
 	begun := func(events ...string) func(http.ResponseWriter) {
 		return stream(append([]string{messageStart, textStart, textDelta, blockStop}, events...)...)
 	}
-	for _, tt := range []struct {
-		name    string
-		answer  func(http.ResponseWriter)
-		code    string
-		message string
-		kind    string
-		outcome string
-		resets  string
-		input   uint64
-	}{
+	for _, tt := range []failureCase{
 		{name: "rate limit", answer: refused(429, "rate_limit_error", "slow down", "Retry-After", "7"), code: "rate_limit_exceeded", message: "slow down Please try again in 7s.", kind: "rate_limited"},
 		{name: "rate limit without a time", answer: refused(429, "rate_limit_error", "slow"), code: "rate_limit_exceeded", message: "slow Please try again in 2s.", kind: "rate_limited"},
 		{name: "long rate limit", answer: refused(429, "rate_limit_error", "later", "Retry-After", "600"), code: "insufficient_quota", message: "later", kind: "rate_limited", resets: "600"},
@@ -235,27 +226,7 @@ func TestAnthropicFailures(t *testing.T) {
 		{name: "whole answer at once", answer: refusal(200, `{"type":"message","content":[]}`), code: "server_error", message: "the provider answered with application/json instead of a stream: the provider gave no reason", kind: "provider_error"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newProvider(t, tt.answer)
-			r := through(t, p, "anthropic_messages")
-			status, events := r.do(r.request(r.ctx, "bearer", "m", ""))
-			code, message := failed(events)
-			if status != http.StatusOK || code != tt.code || message != tt.message {
-				t.Errorf("status %d, failed %q: %q, want %q: %q", status, code, message, tt.code, tt.message)
-			}
-			if !strings.HasPrefix(kinds(events), "created ") || strings.Contains(kinds(events), "item.done") {
-				t.Errorf("events %s", kinds(events))
-			}
-			row := r.row("s1", 0)
-			outcome := tt.outcome
-			if outcome == "" {
-				outcome = "failed"
-			}
-			if row.GetFailureKind() != tt.kind || row.GetOutcome() != outcome || row.GetResetsAt() != tt.resets || row.GetProviderMessage() != tt.message || row.GetInputTokens() != tt.input {
-				t.Errorf("row %v, want kind %s, outcome %s, resets %q, input %d", row, tt.kind, outcome, tt.resets, tt.input)
-			}
-			if strings.Contains(row.String(), secret) {
-				t.Error("the row holds the key")
-			}
+			p := tt.run(t, "anthropic_messages")
 			h := p.header
 			if h.Get("X-Api-Key") != secret || h.Get("Authorization") != "" || h.Get("Anthropic-Version") != "2023-06-01" || h.Get("X-Title") != "mmo" || p.path != "/api/v1/messages" {
 				t.Errorf("upstream got %v at %s", h, p.path)

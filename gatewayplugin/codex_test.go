@@ -76,7 +76,6 @@ func TestRealCodex(t *testing.T) {
 }
 
 func realCodex(t *testing.T, wire string) {
-	codex := testkit.Codex(t)
 	dir := testkit.PrivateDir(t)
 	script, err := modeltest.Parse(`
 model m
@@ -102,49 +101,7 @@ model m
 	}}, &basepb.Secret{Name: "KEY", Value: []byte(secret)})
 	r.issue("s1", "bearer", nil)
 
-	probe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	home := filepath.Join(dir, "codex-home")
-	workspace := filepath.Join(dir, "workspace")
-	for _, folder := range []string{home, workspace} {
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	config := fmt.Sprintf(`
-model = "m"
-model_provider = "gw"
-approval_policy = "never"
-sandbox_mode = "read-only"
-web_search = "disabled"
-check_for_update_on_startup = false
-[model_providers.gw]
-name = "gw"
-base_url = %q
-env_key = "MMO_GATEWAY_TOKEN"
-wire_api = "responses"
-request_max_retries = 0
-stream_max_retries = 0
-[features]
-plugins = false
-apps = false
-shell_snapshot = false
-[analytics]
-enabled = false
-[mcp_servers.probe]
-command = %q
-default_tools_approval_mode = "approve"
-[mcp_servers.probe.env]
-%s = "1"
-`, r.base, probe, asProbe)
-	if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(r.ctx, codex, "exec", "--skip-git-repo-check", "-C", workspace, "go")
-	cmd.Env = []string{"HOME=" + dir, "CODEX_HOME=" + home, "PATH=" + os.Getenv("PATH"), "MMO_GATEWAY_TOKEN=bearer", "LANG=C.UTF-8"}
-	out, err := cmd.CombinedOutput()
+	out, err := r.codexExec(dir, 0)
 	if err != nil {
 		t.Fatalf("codex exec: %v\n%s", err, out)
 	}
@@ -167,5 +124,72 @@ default_tools_approval_mode = "approve"
 		if !strings.Contains(body, `{"type":"thinking","thinking":"Two calls at once.","signature":"mts_`) {
 			t.Errorf("the second request lacks the thinking: %s", body)
 		}
+	}
+}
+
+// codexExec runs one turn of Codex on the gateway, with a home in dir, and
+// returns what it printed. Codex asks again as often as retries says.
+func (r *rig) codexExec(dir string, retries int) ([]byte, error) {
+	r.t.Helper()
+	codex := testkit.Codex(r.t)
+	probe, err := os.Executable()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	home := filepath.Join(dir, "codex-home")
+	workspace := filepath.Join(dir, "workspace")
+	for _, folder := range []string{home, workspace} {
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	config := fmt.Sprintf(`
+model = "m"
+model_provider = "gw"
+approval_policy = "never"
+sandbox_mode = "read-only"
+web_search = "disabled"
+check_for_update_on_startup = false
+[model_providers.gw]
+name = "gw"
+base_url = %q
+env_key = "MMO_GATEWAY_TOKEN"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = %d
+[features]
+plugins = false
+apps = false
+shell_snapshot = false
+[analytics]
+enabled = false
+[mcp_servers.probe]
+command = %q
+default_tools_approval_mode = "approve"
+[mcp_servers.probe.env]
+%s = "1"
+`, r.base, retries, probe, asProbe)
+	if err := os.WriteFile(filepath.Join(home, "config.toml"), []byte(config), 0o600); err != nil {
+		r.t.Fatal(err)
+	}
+	cmd := exec.CommandContext(r.ctx, codex, "exec", "--skip-git-repo-check", "-C", workspace, "go")
+	cmd.Env = []string{"HOME=" + dir, "CODEX_HOME=" + home, "PATH=" + os.Getenv("PATH"), "MMO_GATEWAY_TOKEN=bearer", "LANG=C.UTF-8"}
+	return cmd.CombinedOutput()
+}
+
+// TestRealCodexStopsAtItsBudget: a turn that the gateway refuses for its budget ends at
+// once, though Codex may ask again, and Codex says why.
+func TestRealCodexStopsAtItsBudget(t *testing.T) {
+	dir := testkit.PrivateDir(t)
+	r := newRig(t, nil, nil)
+	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
+	r.limit("job", ptr(0), "")
+	r.spends("bearer", "a", 0, "job")
+	out, err := r.codexExec(dir, 3)
+	if err == nil || !strings.Contains(string(out), "the shared token budget of 0 (job) is used up") {
+		t.Errorf("codex exec: %v\n%s", err, out)
+	}
+	if rows := r.rows("s1", 0); len(rows) != 1 || rows[0].GetFailureKind() != "budget" {
+		t.Errorf("rows %v", rows)
 	}
 }

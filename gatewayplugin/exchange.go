@@ -13,7 +13,6 @@ import (
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/sse"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/translate"
-	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
 
 const (
@@ -35,8 +34,8 @@ func (g *Gateway) requestID() string {
 	return hex.EncodeToString(buf[:])
 }
 
-// exchange is one request of Codex and its one upstream attempt. It is driven
-// by one goroutine; a second one only reads from upstream.
+// exchange is one request of Codex and its attempts upstream, one after the
+// other. It is driven by one goroutine; a second one only reads from upstream.
 type exchange struct {
 	g       *Gateway
 	w       http.ResponseWriter
@@ -48,9 +47,17 @@ type exchange struct {
 	id      string
 	began   time.Time
 
-	first  time.Time // of the first event from upstream
-	status int       // HTTP status of upstream; 0: no answer
-	result translate.Result
+	dropped  []string // parts of the request that the wire can't carry
+	begun    bool     // Codex knows that its request is under way
+	answered bool     // Codex has seen a part of the answer
+	recorded bool     // the last attempt is on record
+
+	// Of the attempt under way.
+	attemptNo uint32    // from 1; 0: nothing was sent
+	sent      time.Time // when it left
+	first     time.Time // of the first event from upstream
+	status    int       // HTTP status of upstream; 0: no answer
+	result    translate.Result
 }
 
 // errClient says that events can't be handed to Codex any more.
@@ -63,29 +70,61 @@ func (x *exchange) run(ctx context.Context) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Connection", "close") // after response.failed Codex waits for the end of the connection
 	x.w.WriteHeader(http.StatusOK)
-	failure := x.attempt(ctx)
-	x.end(failure)
+	x.finish(x.serve(ctx))
 }
 
-// attempt asks the provider once. nil means that the result is whole.
-func (x *exchange) attempt(ctx context.Context) *failure {
-	created := x.response("in_progress")
-	if x.emit(responses.Event{Type: "response.created", Response: created}) != nil {
-		return clientGone
-	}
+// serve asks the provider, again when that can help. nil means that the result
+// is whole.
+func (x *exchange) serve(ctx context.Context) *failure {
 	if x.route.state != "ready" {
 		return &failure{kind: "unavailable", code: codeStop, message: x.route.message}
 	}
-	if x.token.exhausted() {
-		return &failure{kind: "usage_limited", code: codeQuota, message: fmt.Sprintf("the token budget of %d is used up", x.token.budget)}
+	call, err := x.translate()
+	if err != nil {
+		return &failure{kind: "bad_request", code: codeStop, message: "the gateway can't translate the request: " + x.route.secrets.clean(err.Error())}
 	}
+	x.dropped = call.Dropped
+	x.g.metrics.drop(x.route.id, call.Dropped)
+	for {
+		if why := x.token.tenant.ledger.refusal(x.token); why != "" {
+			x.reset()
+			return &failure{kind: "budget", code: codeStop, message: why}
+		}
+		f := x.attempt(ctx, call)
+		wait, again := x.again(f)
+		if !again {
+			return f
+		}
+		x.record(f)
+		if f := x.pause(ctx, wait); f != nil {
+			x.recorded = true // no attempt is under way
+			return f
+		}
+		x.reset()
+	}
+}
+
+// reset forgets the last attempt, which is on record.
+func (x *exchange) reset() {
+	x.first, x.status, x.result = time.Time{}, 0, translate.Result{}
+}
+
+// attempt asks the provider once. nil means that the result is whole.
+func (x *exchange) attempt(ctx context.Context, call *translate.Call) *failure {
 	up := newUpstream(x)
-	req, answer, err := x.prepare(up.ctx)
+	req, err := x.upstreamRequest(up.ctx, call.Body)
 	if err != nil {
 		up.cancel()
 		return &failure{kind: "bad_request", code: codeStop, message: err.Error()}
 	}
+	x.attemptNo++
+	x.sent = time.Now()
+	answer := x.answer(call)
 	x.g.tasks.Go(func() { up.pump(req) })
+	if x.begin() != nil { // not before: the provider has something to do meanwhile
+		up.cancel()
+		return clientGone
+	}
 	if f := x.relay(ctx, up.events, answer); f != nil {
 		up.cancel()
 		x.result = answer.SoFar() // what it has cost so far
@@ -115,6 +154,9 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 			if done, f := x.take(e, answer); done || f != nil {
 				return f
 			}
+			if len(events) == 0 && x.flush() != nil { // else more is there already
+				return clientGone
+			}
 			keepAlive.Reset(x.g.opts.KeepAlive)
 			if answer.Finished() {
 				silence.Reset(usageWait)
@@ -122,7 +164,7 @@ func (x *exchange) relay(ctx context.Context, events <-chan upstreamEvent, answe
 				silence.Reset(upstreamSilence)
 			}
 		case <-keepAlive.C:
-			if x.emit(responses.Event{Type: "response.in_progress", Response: x.response("in_progress")}) != nil {
+			if x.tell(responses.Event{Type: "response.in_progress", Response: x.response("in_progress")}) != nil {
 				return clientGone
 			}
 			keepAlive.Reset(x.g.opts.KeepAlive)
@@ -193,7 +235,7 @@ func (x *exchange) judge() *failure {
 	r := &x.result
 	switch {
 	case r.Error != nil:
-		return classify(0, nil, r.Error, x.route.secret)
+		return classify(0, nil, r.Error, x.route.secrets)
 	case r.Whole(), r.Finish == "length":
 		return nil
 	case r.Finish == "content_filter":
@@ -203,27 +245,44 @@ func (x *exchange) judge() *failure {
 	case r.Finish == "":
 		return &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: "the provider's stream ended before its answer did"}
 	}
-	return &failure{kind: "transport", code: codeRetry, message: fmt.Sprintf("the provider ended the answer with %q", bounded(r.Finish))}
+	return &failure{kind: "transport", code: codeRetry, message: fmt.Sprintf("the provider ended the answer with %q", x.route.secrets.word(r.Finish))}
 }
 
-// end records the attempt and then tells Codex how it ended: what Codex has
-// seen ended is in the telemetry, whatever becomes of this process.
-func (x *exchange) end(f *failure) {
+// record puts an attempt on record.
+func (x *exchange) record(f *failure) {
 	row := x.row(f)
-	if u := x.result.Usage; u != nil {
-		x.token.spend(u.TotalTokens)
-	}
-	log := x.token.tenant.log
-	if err := log.append(row); err != nil {
+	x.token.tenant.ledger.charge(row)
+	if err := x.token.tenant.log.append(row); err != nil {
 		x.g.opts.Log.Error("telemetry was lost", "session", x.token.tenant.session, "err", err)
 	}
-	x.g.metrics.record(x.route.id, x.request.Model, row)
-	if f != clientGone {
-		_ = x.emit(x.terminal(f)) // a client that left needs no answer
+	x.g.metrics.record(row)
+	x.g.opts.Spans.Record(row, x.sent, x.route.wire, x.route.baseURL)
+}
+
+// finish records the last attempt and then tells Codex how it ended: what Codex
+// has seen ended is in the telemetry, whatever becomes of this process.
+func (x *exchange) finish(f *failure) {
+	if !x.recorded {
+		x.record(f)
 	}
-	if err := log.sync(); err != nil {
-		x.g.opts.Log.Error("telemetry is not on disk", "session", x.token.tenant.session, "err", err)
+	if f != clientGone && x.begin() == nil {
+		_ = x.tell(x.terminal(f)) // a client that left needs no answer
 	}
+	t, log := x.token.tenant, x.g.opts.Log
+	x.g.tasks.Go(func() { // Codex waits for the end of the connection, not of the disk
+		if err := t.log.sync(); err != nil {
+			log.Error("telemetry is not on disk", "session", t.session, "err", err)
+		}
+	})
+}
+
+// begin tells Codex once that its request is under way.
+func (x *exchange) begin() error {
+	if x.begun {
+		return nil
+	}
+	x.begun = true
+	return x.tell(responses.Event{Type: "response.created", Response: x.response("in_progress")})
 }
 
 // terminal makes the one event that ends the answer.
@@ -251,7 +310,7 @@ func (x *exchange) response(status string) *responses.Response {
 	return &responses.Response{ID: "resp_" + x.id, Object: "response", Model: x.request.Model, Status: status, Output: []any{}}
 }
 
-// emit sends one event to Codex at once.
+// emit sends one event to Codex.
 func (x *exchange) emit(e responses.Event) error {
 	data, err := json.Marshal(e)
 	if err != nil {
@@ -260,46 +319,37 @@ func (x *exchange) emit(e responses.Event) error {
 	return x.send(e.Type, data)
 }
 
+// tell is emit for an event that Codex shall see at once.
+func (x *exchange) tell(e responses.Event) error {
+	if err := x.emit(e); err != nil {
+		return err
+	}
+	return x.flush()
+}
+
+// send sends the data of one event to Codex.
 func (x *exchange) send(name string, data []byte) error {
+	x.answered = x.answered || !notice(name)
 	if err := sse.Write(x.w, name, data); err != nil {
 		return fmt.Errorf("%w: %w", errClient, err)
 	}
+	return nil
+}
+
+// flush makes Codex see what was sent.
+func (x *exchange) flush() error {
 	if err := http.NewResponseController(x.w).Flush(); err != nil {
 		return fmt.Errorf("%w: %w", errClient, err)
 	}
 	return nil
 }
 
-// row makes the attempt's telemetry.
-func (x *exchange) row(f *failure) *gatewaypb.TelemetryEvent {
-	thread, turn := joinIDs(x.client.Header, x.request.ClientMetadata)
-	row := &gatewaypb.TelemetryEvent{
-		RecordedAtNs: x.g.opts.Now().UnixNano(),
-		AgentRef:     x.token.agentRef, ThreadId: thread, TurnId: turn,
-		Route: x.route.id, Model: x.request.Model, UpstreamModel: x.route.upstreamModel(x.request.Model),
-		ServingProvider: bounded(x.result.Provider), RequestId: x.id, Attempt: 1, HttpStatus: uint32(x.status),
-		Outcome: "completed", TotalUs: uint64(time.Since(x.began).Microseconds()),
-		Scripted: x.route.scripted(),
+// notice reports whether an event tells how the answer goes and is no part of
+// it.
+func notice(event string) bool {
+	switch event {
+	case "response.created", "response.in_progress", "response.completed", "response.incomplete", "response.failed":
+		return true
 	}
-	if !x.first.IsZero() {
-		row.FirstByteUs = uint64(x.first.Sub(x.began).Microseconds())
-	}
-	if x.result.Finish == "length" && f == nil {
-		row.Outcome = "incomplete"
-	}
-	if f != nil {
-		row.Outcome, row.FailureKind = f.outcomeWord(), f.kind
-		row.ProviderMessage, row.ResetsAt = f.message, f.resetsAt
-	}
-	if c := x.result.Counts; c != nil {
-		row.InputTokens, row.OutputTokens = c.PromptTokens, c.CompletionTokens
-		if c.PromptTokensDetails != nil {
-			row.CachedInputTokens = c.PromptTokensDetails.CachedTokens
-		}
-		if c.CompletionDetails != nil {
-			row.ReasoningTokens = c.CompletionDetails.ReasoningTokens
-		}
-		row.CostUsd = decimal(c.Cost)
-	}
-	return row
+	return false
 }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 )
 
 // The codes of response.failed by which Codex decides what it does. Seen with
@@ -20,6 +19,7 @@ const (
 	codeStop      = "invalid_prompt"          // ends the turn, shows the message
 	codeQuota     = "insufficient_quota"      // ends the turn as a usage limit
 	codeContext   = "context_length_exceeded" // ends the turn, may compact
+	codeBusy      = "server_is_overloaded"    // ends the turn as an overload
 )
 
 const (
@@ -39,6 +39,7 @@ type failure struct {
 	message  string // bounded, without secrets
 	outcome  string // "": failed
 	resetsAt string
+	wait     time.Duration // until another attempt may help; 0: not said
 }
 
 func (f *failure) outcomeWord() string {
@@ -102,14 +103,14 @@ var noCredit = regexp.MustCompile(`(?i)credit balance is too low`)
 
 // classify decides what a provider's error means. status is 0 for an error
 // within a stream.
-func classify(status int, header http.Header, body []byte, secret string) *failure {
+func classify(status int, header http.Header, body []byte, secrets secretValues) *failure {
 	e := parseError(body)
 	code := strings.ToLower(scalar(e.Code))
 	word := code + " " + strings.ToLower(e.Type)
 	if n, err := strconv.Atoi(code); err == nil && status == 0 && n >= 400 && n < 600 {
 		status = n // OpenRouter puts the status into the stream's error
 	}
-	f := &failure{resetsAt: resetTime(e), message: clean(e.Message, secret)}
+	f := &failure{resetsAt: resetTime(e, secrets), message: secrets.clean(e.Message)}
 	if f.message == "" {
 		f.message = "the provider gave no reason"
 	}
@@ -133,6 +134,7 @@ func classify(status int, header http.Header, body []byte, secret string) *failu
 		f.message = "the provider refused the route's credentials: " + f.message
 	case status == 529, status == http.StatusServiceUnavailable, has("overloaded"):
 		f.kind, f.code = "overloaded", codeRetry
+		f.busy(header)
 	case status >= 500, status == http.StatusRequestTimeout, has("server_error", "api_error", "timeout"):
 		f.kind, f.code = "provider_error", codeRetry
 	case status == 0 && !has("invalid", "bad_request", "not_found", "unsupported"):
@@ -155,13 +157,29 @@ func (f *failure) rateLimit(header http.Header) {
 	}
 	if wait > maxRateWait {
 		f.code = codeQuota
-		if f.resetsAt == "" {
-			f.resetsAt = header.Get("Retry-After")
-		}
+		f.resetsAfter(header)
 		return
 	}
+	f.wait = wait
 	// Codex reads the wait out of the message, in just these words.
 	f.message = fmt.Sprintf("%s Please try again in %gs.", f.message, wait.Seconds())
+}
+
+// busy makes an overload end the turn when the provider says that it will last.
+func (f *failure) busy(header http.Header) {
+	wait, said := retryAfter(header)
+	if said && wait > maxRateWait {
+		f.code = codeBusy
+		f.resetsAfter(header)
+		return
+	}
+	f.wait = wait
+}
+
+func (f *failure) resetsAfter(header http.Header) {
+	if f.resetsAt == "" {
+		f.resetsAt = bounded(header.Get("Retry-After"))
+	}
 }
 
 // retryAfter reads the header: seconds, or a date.
@@ -177,43 +195,14 @@ func retryAfter(header http.Header) (time.Duration, bool) {
 }
 
 // resetTime returns the reset time in the provider's own form.
-func resetTime(e providerError) string {
+func resetTime(e providerError, secrets secretValues) string {
 	if at := scalar(e.ResetsAt); at != "" {
-		return bounded(at)
+		return secrets.word(at)
 	}
 	if in := scalar(e.ResetsIn); in != "" {
-		return bounded("in " + in + " seconds")
+		return secrets.word("in " + in + " seconds")
 	}
 	return ""
-}
-
-// clean makes a provider's text fit to be shown and kept: bounded, without
-// control characters, and without the secret that some providers repeat.
-func clean(text, secret string) string {
-	if secret != "" {
-		text = strings.ReplaceAll(text, secret, "[secret]")
-	}
-	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r == utf8.RuneError {
-			return ' '
-		}
-		return r
-	}, text)
-	text = strings.Join(strings.Fields(text), " ")
-	if utf8.RuneCountInString(text) > maxMessage {
-		text = string([]rune(text)[:maxMessage]) + "…"
-	}
-	return text
-}
-
-// bounded cuts a word of a provider or of Codex that should be short.
-func bounded(text string) string {
-	const limit = 200 // bytes
-	text = clean(text, "")
-	if len(text) > limit {
-		text = strings.ToValidUTF8(text[:limit], "")
-	}
-	return text
 }
 
 // decimal returns a JSON number's text, or "" for anything else.

@@ -43,7 +43,7 @@ func through(t *testing.T, p *provider, driver string) *rig {
 	r := newRig(t, nil, nil)
 	r.apply("s1", []*gatewaypb.Route{{
 		Id: "r", Driver: driver, BaseUrl: p.URL + "/api/", SecretName: "KEY",
-		OptionsJson: []byte(`{"headers":{"X-Title":"mmo"}}`),
+		OptionsJson: []byte(`{"headers":{"X-Title":"mmo"},"retries":0}`),
 		Models:      []*gatewaypb.RouteModel{{Key: "m", UpstreamId: "vendor/m"}},
 	}}, &basepb.Secret{Name: "KEY", Value: []byte(secret)})
 	r.issue("s1", "bearer", nil)
@@ -67,20 +67,53 @@ func stream(events ...string) func(http.ResponseWriter) {
 	return refusal(http.StatusOK, "data: "+strings.Join(events, "\n\ndata: ")+"\n\n", "Content-Type", "text/event-stream")
 }
 
+// failureCase is an answer of a provider that is no whole answer, and what
+// Codex and the attempt's row get of it.
+type failureCase struct {
+	name    string
+	answer  func(http.ResponseWriter)
+	code    string // of response.failed
+	message string // in response.failed and in the row
+	kind    string // the row's failure kind
+	outcome string // of the row; empty: failed
+	resets  string // the row's resets_at
+	input   uint64 // tokens that the row counts
+}
+
+// run asks once through a route with this driver and returns the provider,
+// which has what was asked of it.
+func (c *failureCase) run(t *testing.T, driver string) *provider {
+	t.Helper()
+	p := newProvider(t, c.answer)
+	r := through(t, p, driver)
+	status, events := r.do(r.request(r.ctx, "bearer", "m", ""))
+	code, message := failed(events)
+	if status != http.StatusOK || code != c.code || message != c.message {
+		t.Errorf("status %d, failed %q: %q, want %q: %q", status, code, message, c.code, c.message)
+	}
+	if !strings.HasPrefix(kinds(events), "created ") || strings.Contains(kinds(events), "item.done") {
+		t.Errorf("events %s", kinds(events))
+	}
+	row := r.row("s1", 0)
+	outcome := c.outcome
+	if outcome == "" {
+		outcome = "failed"
+	}
+	if row.GetFailureKind() != c.kind || row.GetOutcome() != outcome || row.GetResetsAt() != c.resets || row.GetProviderMessage() != c.message || row.GetInputTokens() != c.input {
+		t.Errorf("row %v, want kind %s, outcome %s, resets %q, input %d", row, c.kind, outcome, c.resets, c.input)
+	}
+	if strings.Contains(row.String(), secret) {
+		t.Error("the row holds the key")
+	}
+	return p
+}
+
 // TestProviderFailures: whatever a provider does, Codex gets the code by which
 // it does what is right, and the row says what happened. No answer and no row
 // holds the key.
 func TestProviderFailures(t *testing.T) {
 	const delta = `{"choices":[{"index":0,"delta":{"content":"a"}}]}`
-	for _, tt := range []struct {
-		name    string
-		answer  func(http.ResponseWriter)
-		code    string
-		message string
-		kind    string
-		outcome string
-		resets  string
-	}{
+	for _, tt := range []failureCase{
 		{name: "rate limit", answer: refusal(429, `{"error":{"message":"slow down","type":"rate_limit_error"}}`, "Retry-After", "1.5"), code: "rate_limit_exceeded", message: "slow down Please try again in 1.5s.", kind: "rate_limited"},
 		{name: "rate limit without a time", answer: refusal(429, `{"message":"slow"}`), code: "rate_limit_exceeded", message: "slow Please try again in 2s.", kind: "rate_limited"},
 		{name: "long rate limit", answer: refusal(429, `{"error":"later"}`, "Retry-After", "600"), code: "insufficient_quota", message: "later", kind: "rate_limited", resets: "600"},
@@ -110,27 +143,7 @@ func TestProviderFailures(t *testing.T) {
 		{name: "unknown end", answer: stream(delta, `{"choices":[{"index":0,"delta":{},"finish_reason":"network-error"}]}`), code: "server_error", message: `the provider ended the answer with "network-error"`, kind: "transport"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			p := newProvider(t, tt.answer)
-			r := through(t, p, "openai_chat")
-			status, events := r.do(r.request(r.ctx, "bearer", "m", ""))
-			code, message := failed(events)
-			if status != http.StatusOK || code != tt.code || message != tt.message {
-				t.Errorf("status %d, failed %q: %q, want %q: %q", status, code, message, tt.code, tt.message)
-			}
-			if !strings.HasPrefix(kinds(events), "created ") || strings.Contains(kinds(events), "item.done") {
-				t.Errorf("events %s", kinds(events))
-			}
-			row := r.row("s1", 0)
-			outcome := tt.outcome
-			if outcome == "" {
-				outcome = "failed"
-			}
-			if row.GetFailureKind() != tt.kind || row.GetOutcome() != outcome || row.GetResetsAt() != tt.resets || row.GetProviderMessage() != tt.message {
-				t.Errorf("row %v, want kind %s, outcome %s, resets %q", row, tt.kind, outcome, tt.resets)
-			}
-			if strings.Contains(row.String(), secret) {
-				t.Error("the row holds the key")
-			}
+			p := tt.run(t, "openai_chat")
 			if p.header.Get("Authorization") != "Bearer "+secret || p.header.Get("X-Title") != "mmo" || p.path != "/api/chat/completions" {
 				t.Errorf("upstream got %v at %s", p.header, p.path)
 			}

@@ -1,6 +1,7 @@
 package gatewayplugin
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -18,6 +19,9 @@ import (
 // stays below.
 const maxBody = 64 << 20
 
+// maxAnnounced bounds what is made ready for a body before it comes, in bytes.
+const maxAnnounced = 1 << 20
+
 // handler serves the HTTP side. Before anything else it refuses what a browser
 // or a rebound host name sends: Codex sends neither Origin nor another Host.
 func (g *Gateway) handler(port string) http.Handler {
@@ -28,6 +32,11 @@ func (g *Gateway) handler(port string) http.Handler {
 	mux.HandleFunc("GET /metrics", g.serveMetrics)
 	hosts := set([]string{"127.0.0.1:" + port, "localhost:" + port})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// For bodies that never come, also those that nobody reads.
+		if err := http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.opts.BodyWithin)); err != nil {
+			refuse(w, http.StatusInternalServerError, "the connection has no deadline")
+			return
+		}
 		switch {
 		case len(r.Header.Values("Origin")) > 0:
 			refuse(w, http.StatusForbidden, "requests from web pages are refused")
@@ -142,6 +151,16 @@ func (g *Gateway) serveMetrics(w http.ResponseWriter, _ *http.Request) {
 	g.metrics.write(w, inFlight)
 }
 
+// readBody reads a body of about the announced size, which is -1 when none was.
+func readBody(body io.Reader, announced int64) ([]byte, error) {
+	var buf bytes.Buffer
+	if announced > 0 && announced <= maxAnnounced {
+		buf.Grow(int(announced) + bytes.MinRead)
+	}
+	_, err := buf.ReadFrom(body)
+	return buf.Bytes(), err
+}
+
 // serveResponses answers one request of Codex.
 func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 	tok := g.authorize(w, r)
@@ -152,16 +171,20 @@ func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, "the request's body must not be compressed")
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := readBody(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
 			refuse(w, http.StatusBadRequest, "the request is larger than the gateway takes, compact the conversation")
 		}
-		return // else the client has left
+		return // else the client has left, or was too slow
 	}
-	var req responses.Request
-	if err := json.Unmarshal(body, &req); err != nil {
+	// From here on a read only waits for the client to leave.
+	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
+		return // the connection has ended
+	}
+	req, err := responses.Decode(body)
+	if err != nil {
 		refuse(w, http.StatusBadRequest, "the request is no Responses request: "+err.Error())
 		return
 	}
@@ -184,7 +207,7 @@ func (g *Gateway) serveResponses(w http.ResponseWriter, r *http.Request) {
 	}
 	defer tok.tenant.requests.Done()
 	x := &exchange{
-		g: g, w: w, client: r, token: tok, route: route, request: &req, body: body,
+		g: g, w: w, client: r, token: tok, route: route, request: req, body: body,
 		id: g.requestID(), began: time.Now(),
 	}
 	x.run(r.Context())

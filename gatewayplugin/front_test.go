@@ -97,6 +97,9 @@ func TestModelsHealthAndMetrics(t *testing.T) {
 		`mmo_gateway_requests_total{route="r",model="m",outcome="completed",failure=""} 1`,
 		`mmo_gateway_tokens_total{route="r",model="m",kind="input"} 9`,
 		"# TYPE mmo_gateway_in_flight gauge",
+		"# TYPE mmo_gateway_first_byte_seconds histogram",
+		`mmo_gateway_first_byte_seconds_bucket{route="r",le="+Inf"} 1`,
+		`mmo_gateway_first_byte_seconds_count{route="r"} 1`,
 	} {
 		if code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("metrics lack %s: %d %s", want, code, body)

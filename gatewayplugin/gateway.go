@@ -13,6 +13,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/spans"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 )
 
@@ -28,6 +29,9 @@ type Options struct {
 	Log *slog.Logger
 	// Now is the clock for records. nil: time.Now.
 	Now func() time.Time
+	// Spans exports a span for each attempt; Drain closes it. nil: nothing is
+	// exported.
+	Spans *spans.Recorder
 	// Random is the source of ids and of the offline model's bearer. nil: the
 	// system's.
 	Random io.Reader
@@ -36,6 +40,11 @@ type Options struct {
 	// replaces a lost one is asked by Codex before its supervisors have armed
 	// it. 0: 10 s; negative: not at all.
 	ArmWindow time.Duration
+	// RetryPause is the time before the first repetition of a failed attempt,
+	// when the provider does not say; it doubles with each. 0: 500 ms.
+	RetryPause time.Duration
+	// BodyWithin is how long a request's body may take. 0: a minute.
+	BodyWithin time.Duration
 	// KeepAlive is the time without an event after which Codex gets one.
 	// 0: 15 s.
 	KeepAlive time.Duration
@@ -69,6 +78,12 @@ func (o *Options) withDefaults() Options {
 	}
 	if out.ArmWindow == 0 {
 		out.ArmWindow = 10 * time.Second
+	}
+	if out.RetryPause == 0 {
+		out.RetryPause = 500 * time.Millisecond
+	}
+	if out.BodyWithin == 0 {
+		out.BodyWithin = time.Minute
 	}
 	if out.KeepAlive == 0 {
 		out.KeepAlive = 15 * time.Second
@@ -209,6 +224,9 @@ func (g *Gateway) listen() (*net.TCPListener, error) {
 // errStopping is the cause with which the gateway's life ends.
 var errStopping = errors.New("the gateway is stopping")
 
+// lastSpans is how long the export of the last spans may take.
+const lastSpans = 2 * time.Second
+
 // Drain stops to take requests, lets those under way end until ctx does, then
 // ends them and everything else the gateway runs. The process may exit when it
 // returns.
@@ -227,6 +245,11 @@ func (g *Gateway) Drain(ctx context.Context) error {
 	}
 	g.tasks.Wait()
 	g.client.CloseIdleConnections()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastSpans)
+	defer cancel()
+	if err := g.opts.Spans.Close(last); err != nil {
+		g.opts.Log.Warn("the last spans were not exported", "err", err)
+	}
 	return nil
 }
 

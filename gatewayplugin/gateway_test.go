@@ -166,6 +166,17 @@ func TestRoutesThatCannotServe(t *testing.T) {
 		{"secret", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", SecretName: "NO_KEY"}, "there is no secret NO_KEY; add NO_KEY to credentials.env"},
 		{"clear text", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "http://h", SecretName: "KEY"}, "would send the secret unencrypted; use https"},
 		{"URL", &gatewaypb.Route{Driver: "openai_responses", BaseUrl: "ftp://h"}, "is no http or https URL"},
+		{"query in the URL", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h/v1?key=x"}, "is no http or https URL without a query"},
+		{"secret header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"secret_headers":{"X-Org":"NO_KEY"}}`)}, "there is no secret NO_KEY; add NO_KEY to credentials.env"},
+		{"secret header that is ours", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"secret_headers":{"host":"KEY"}}`)}, "header host can't be set by options"},
+		{"two secrets for one header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", SecretName: "KEY", OptionsJson: []byte(`{"secret_headers":{"authorization":"KEY"}}`)}, "header authorization has two secrets"},
+		{"secret header in clear text", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "http://h", OptionsJson: []byte(`{"secret_headers":{"X-Org":"KEY"}}`)}, "would send the secret unencrypted; use https"},
+		{"control characters in a secret", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"secret_headers":{"X-Org":"BROKEN"}}`)}, "the secret BROKEN has control characters"},
+		{"header that is none", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"headers":{"a b":"x"}}`)}, `"a b" is no header that can be sent`},
+		{"header of two lines", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"headers":{"X-A":"x\r\nHost: h"}}`)}, `"X-A" is no header that can be sent`},
+		{"session header that is ours", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"session_header":"Authorization"}`)}, `header "Authorization" can't name the conversation`},
+		{"retries", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"retries":11}`)}, "retries must be 0 to 10, not 11"},
+		{"prices", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"prices":{"m":{"input":"-1","output":"2"}}}`)}, `the prices of "m" can't be used`},
 		{"header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"headers":{"authorization":"x"}}`)}, "header authorization can't be set by options"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +184,7 @@ func TestRoutesThatCannotServe(t *testing.T) {
 			tt.route.Models = []*gatewaypb.RouteModel{{Key: "m"}}
 			answer, err := r.gateway.ApplyRoutes(r.ctx, &gatewaypb.ApplyRoutesRequest{
 				Tenant: fence("s1", 1), Revision: 1, Routes: []*gatewaypb.Route{tt.route},
-				Secrets: []*basepb.Secret{{Name: "KEY", Value: []byte("planted-secret")}},
+				Secrets: []*basepb.Secret{{Name: "KEY", Value: []byte("planted-secret")}, {Name: "BROKEN", Value: []byte("planted-secret\r\nX-Evil: 1")}},
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -205,29 +216,6 @@ func TestBearerMayComeLate(t *testing.T) {
 	r.issue("s1", "late", nil)
 	if got := <-answered; got != "hello from here" {
 		t.Errorf("text %q", got)
-	}
-}
-
-// TestBudget: a bearer whose tokens are used up ends its turns as a usage
-// limit, also after it was issued again.
-func TestBudget(t *testing.T) {
-	r := newRig(t, nil, nil)
-	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
-	issue := func(budget uint64) {
-		r.issue("s1", "bearer", func(req *gatewaypb.IssueTokenRequest) { req.TokenBudget = budget })
-	}
-	issue(12)
-	if _, events := r.ask("bearer", "m"); kinds(events) == "" || text(events) != "hello from here" {
-		t.Fatalf("first: %s", kinds(events))
-	}
-	issue(12)
-	_, events := r.ask("bearer", "m")
-	if code, message := failed(events); code != "insufficient_quota" || message != "the token budget of 12 is used up" {
-		t.Errorf("second: %s %s", code, message)
-	}
-	issue(13)
-	if _, events := r.ask("bearer", "m"); text(events) != "hello from here" {
-		t.Errorf("third: %s", kinds(events))
 	}
 }
 
@@ -265,9 +253,9 @@ func TestClientThatLeaves(t *testing.T) {
 	}
 }
 
-// TestKeepAlive: a provider that thinks is covered by data events, which alone
+// TestVector27KeepAlive: a provider that thinks is covered by data events, which alone
 // keep Codex's idle timer from ending the turn.
-func TestKeepAlive(t *testing.T) {
+func TestVector27KeepAlive(t *testing.T) {
 	r := newRig(t, &gatewayplugin.Options{ArmWindow: -1, KeepAlive: time.Millisecond}, nil)
 	r.apply("s1", []*gatewaypb.Route{offline("r", "model m\nstep\ndelay 30ms\nsay \"x\"\n", "m")})
 	r.issue("s1", "bearer", nil)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -57,13 +58,18 @@ type rig struct {
 	client   *http.Client
 }
 
+// quick are options with short pauses.
+func quick() *gatewayplugin.Options {
+	return &gatewayplugin.Options{ArmWindow: -1, RetryPause: time.Millisecond}
+}
+
 // newRig starts a gateway. opts may be nil.
 func newRig(t *testing.T, opts *gatewayplugin.Options, start *gatewaypb.StartRequest) *rig {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	t.Cleanup(cancel)
 	if opts == nil {
-		opts = &gatewayplugin.Options{ArmWindow: -1}
+		opts = quick()
 	}
 	if start == nil {
 		start = &gatewaypb.StartRequest{}
@@ -282,4 +288,35 @@ func (s *sink) Send(e *gatewaypb.TelemetryEvent) error {
 		s.enough()
 	}
 	return nil
+}
+
+// encoded is a value as JSON.
+func encoded(v any) string {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // the test's own value
+	}
+	return string(raw)
+}
+
+// lockedBuffer takes a log.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf strings.Builder
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func (b *lockedBuffer) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }

@@ -5,11 +5,8 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
-	"net"
-	"net/http"
-	"net/url"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,10 +45,14 @@ type route struct {
 	driver  string
 	wire    string
 	baseURL string // with the API's version: ".../v1"
-	secret  string // empty: none
-	options routeOptions
-	models  []*gatewaypb.RouteModel
-	source  *gatewaypb.Route // what it was made of, to see whether it changed
+	secret  string // of secret_name; empty: none
+	// secretHeaders are those of the options with their values.
+	secretHeaders map[string]string // header -> value
+	secrets       secretValues      // all of them, to be kept out of what is shown
+	used          map[string]string // name -> value of the secrets above
+	options       routeOptions
+	models        []*gatewaypb.RouteModel
+	source        *gatewaypb.Route // what it was made of, to see whether it changed
 
 	state   string // of gatewaypb.RouteStatus
 	message string // why it is not ready
@@ -62,11 +63,26 @@ type route struct {
 // routeOptions are a route's options_json.
 //
 //	{"headers": {"X-Title": "codex-mmo"}, "quirks": {"effort": {"xhigh": "high"}}}
+//	{"secret_headers": {"X-Org-Key": "ORG_KEY"}, "retries": 0, "body": {"provider": {"only": ["x"]}}}
 //	{"script": "model offline-lead\n…", "wire": "anthropic_messages"}
 type routeOptions struct {
 	// Headers are sent upstream; none that authorises.
 	Headers map[string]string `json:"headers"`
-	Quirks  translate.Quirks  `json:"quirks"`
+	// SecretHeaders are headers whose values are secrets of the session.
+	SecretHeaders map[string]string `json:"secret_headers"` // header -> name of the secret
+	// SessionHeader is a header that names the conversation, for providers that
+	// demand one; empty: none.
+	SessionHeader string           `json:"session_header"`
+	Quirks        translate.Quirks `json:"quirks"`
+	// Body are members that the provider's request gets unless it has them, as
+	// OpenRouter's "provider", which is the route's policy.
+	Body map[string]json.RawMessage `json:"body"`
+	// Retries is how often a request is sent again before Codex has seen a part
+	// of the answer, 0 to 10. nil: 2.
+	Retries *int `json:"retries"`
+	// Prices are what the provider asks, by the key of the model; that of "*"
+	// goes for all others. They count where the provider names no cost.
+	Prices map[string]*prices `json:"prices"` // model key -> prices
 	// Script is the offline driver's script.
 	Script string `json:"script"`
 	// Wire is what the offline driver speaks; empty: openai_chat.
@@ -94,16 +110,8 @@ func (r *route) init(ctx context.Context, src *gatewaypb.Route, secrets map[stri
 			return core.Errorf(core.KindValue, "route %s: options can't be read: %w", r.id, err)
 		}
 	}
-	if name := src.GetSecretName(); name != "" {
-		secret, ok := secrets[name]
-		if !ok || secret == "" {
-			return core.Errorf(core.KindValue, "route %s: there is no secret %s", r.id, name).
-				WithRemedy("add %s to credentials.env", name)
-		}
-		if strings.ContainsFunc(secret, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return core.Errorf(core.KindValue, "route %s: the secret %s has control characters", r.id, name)
-		}
-		r.secret = secret
+	if err := r.takeSecrets(src.GetSecretName(), secrets); err != nil {
+		return err
 	}
 	if r.driver != driverOffline && r.options.Wire != "" {
 		return core.Errorf(core.KindValue, "route %s: the wire of driver %s can't be chosen", r.id, r.driver).
@@ -117,9 +125,9 @@ func (r *route) init(ctx context.Context, src *gatewaypb.Route, secrets map[stri
 		if !strings.HasSuffix(r.baseURL, "/v1") {
 			r.baseURL += "/v1"
 		}
-		return errors.Join(r.checkURL(), r.checkHeaders())
+		return r.check()
 	case driverChat, driverResponses:
-		return errors.Join(r.checkURL(), r.checkHeaders())
+		return r.check()
 	}
 	return core.Errorf(core.KindValue, "route %s: unknown driver %q", r.id, r.driver).
 		WithRemedy("use one of %s", strings.Join(Drivers, ", "))
@@ -152,34 +160,12 @@ func (r *route) startOffline(ctx context.Context, random io.Reader) error {
 	return nil
 }
 
-func (r *route) checkURL() error {
-	u, err := url.Parse(r.baseURL)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil {
-		return core.Errorf(core.KindValue, "route %s: base_url %q is no http or https URL", r.id, r.baseURL)
+// prices returns what a model costs, or nil when that is not known.
+func (r *route) prices(model string) *prices {
+	if p := r.options.Prices[model]; p != nil {
+		return p
 	}
-	if u.Scheme == "http" && r.secret != "" && !isLoopback(u.Hostname()) {
-		return core.Errorf(core.KindValue, "route %s: base_url %q would send the secret unencrypted", r.id, r.baseURL).
-			WithRemedy("use https")
-	}
-	return nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// ownHeaders are set by the gateway alone.
-var ownHeaders = []string{"Authorization", "X-Api-Key", "Cookie", "Proxy-Authorization", "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "Accept", "Accept-Encoding"}
-
-func (r *route) checkHeaders() error {
-	for name := range r.options.Headers {
-		if slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) {
-			return core.Errorf(core.KindValue, "route %s: header %s can't be set by options", r.id, name).
-				WithRemedy("name a secret for what authorises")
-		}
-	}
-	return nil
+	return r.options.Prices["*"]
 }
 
 // model returns the entry of a model key, or nil.
@@ -209,7 +195,7 @@ func (r *route) status() *gatewaypb.RouteStatus {
 // same reports whether the route can go on for a new definition.
 func (r *route) same(src *gatewaypb.Route, secrets map[string]string) bool {
 	return r.state == "ready" && proto.Equal(r.source, src) &&
-		(r.driver == driverOffline || r.secret == secrets[src.GetSecretName()])
+		!slices.ContainsFunc(slices.Collect(maps.Keys(r.used)), func(name string) bool { return r.used[name] != secrets[name] })
 }
 
 func (r *route) close() {

@@ -1,6 +1,7 @@
 package gatewayplugin
 
 import (
+	"context"
 	"log/slog"
 	"net"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/gatewayplugin/spans"
 	"github.com/codex-mmo/codex-mmo/plugins"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	"github.com/codex-mmo/codex-mmo/plugins/sdk"
@@ -28,12 +30,27 @@ func Serve() error {
 		Name: "gateway", Version: buildVersion(), Drivers: Drivers,
 		Capabilities: []string{"streaming", "telemetry"},
 	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	gateway := New(&Options{
-		Log:            slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		Log: log, Spans: openSpans(log),
 		ListenerSocket: filepath.Join(os.Getenv(plugins.EnvDir), plugins.ListenerSocket),
 	})
 	info.Stop = gateway.Ended()
 	return sdk.ServeGateway(info, gateway)
+}
+
+// openSpans exports spans when the environment asks for it. That it can't is no
+// reason not to serve.
+func openSpans(log *slog.Logger) *spans.Recorder {
+	if !spans.Configured(os.Getenv) {
+		return nil
+	}
+	recorder, err := spans.Open(context.Background(), &spans.Options{Log: log})
+	if err != nil {
+		log.Error("no spans are exported", "err", err)
+		return nil
+	}
+	return recorder
 }
 
 func buildVersion() string {

@@ -3,6 +3,7 @@ package gatewayplugin
 import (
 	"context"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -90,7 +91,7 @@ func (t *tenant) reuseLocked(src *gatewaypb.Route, secrets map[string]string) *r
 }
 
 // IssueToken admits a bearer by its hash. Issuing it again for the same
-// tenant changes what it allows and keeps what it has spent.
+// tenant changes what it allows; what its agent has spent stays spent.
 func (g *Gateway) IssueToken(_ context.Context, req *gatewaypb.IssueTokenRequest) (*gatewaypb.IssueTokenResponse, error) {
 	hash, err := hex.DecodeString(req.GetTokenSha256())
 	if err != nil || len(hash) != 32 {
@@ -99,12 +100,15 @@ func (g *Gateway) IssueToken(_ context.Context, req *gatewaypb.IssueTokenRequest
 	if req.GetAgentRef() == "" || len(req.GetRoutes()) == 0 {
 		return nil, status.Error(codes.InvalidArgument, "a token needs an agent_ref and at least one route")
 	}
+	if len(req.GetBudgetIds()) > maxBudgetIDs || slices.ContainsFunc(req.GetBudgetIds(), func(id string) bool { return !validBudgetID(id) }) {
+		return nil, status.Errorf(codes.InvalidArgument, "budget_ids must be at most %d, each 1 to 128 characters without blanks", maxBudgetIDs)
+	}
 	t, err := g.enter(req.GetTenant())
 	if err != nil {
 		return nil, err
 	}
 	tok := &token{
-		tenant: t, hash: [32]byte(hash), agentRef: req.GetAgentRef(), budget: req.GetTokenBudget(),
+		tenant: t, hash: [32]byte(hash), agentRef: req.GetAgentRef(), budget: req.GetTokenBudget(), budgets: req.GetBudgetIds(),
 		routes: set(req.GetRoutes()), models: set(req.GetModels()),
 	}
 	if req.GetExpiresAt() != 0 {
@@ -113,13 +117,8 @@ func (g *Gateway) IssueToken(_ context.Context, req *gatewaypb.IssueTokenRequest
 	key := hex.EncodeToString(hash)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if old := g.tokens[key]; old != nil {
-		if old.tenant != t {
-			return nil, status.Error(codes.AlreadyExists, "the token belongs to another session")
-		}
-		old.mu.Lock()
-		tok.used = old.used
-		old.mu.Unlock()
+	if old := g.tokens[key]; old != nil && old.tenant != t {
+		return nil, status.Error(codes.AlreadyExists, "the token belongs to another session")
 	}
 	g.tokens[key] = tok
 	if req.GetHolder() != nil {

@@ -56,21 +56,21 @@ func privateFolder(dir string) error {
 }
 
 // openTelemetry opens a tenant's file, cuts a torn last line, and goes on
-// after the last row.
-func openTelemetry(dir, session string) (*telemetryLog, error) {
+// after the last row. each is called with every row that is there.
+func openTelemetry(dir, session string, each func(*gatewaypb.TelemetryEvent)) (*telemetryLog, error) {
 	path := filepath.Join(dir, "telemetry-"+session+".jsonl")
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, core.Errorf(core.KindOS, "open telemetry: %w", err)
 	}
 	log := &telemetryLog{file: file, changed: make(chan struct{})}
-	if err := log.recover(); err != nil {
+	if err := log.recover(each); err != nil {
 		return nil, errors.Join(core.Errorf(core.KindOS, "open telemetry %s: %w", path, err), file.Close())
 	}
 	return log, nil
 }
 
-func (l *telemetryLog) recover() error {
+func (l *telemetryLog) recover(each func(*gatewaypb.TelemetryEvent)) error {
 	info, err := l.file.Stat()
 	if err != nil {
 		return err
@@ -94,6 +94,7 @@ func (l *telemetryLog) recover() error {
 			return err
 		}
 		l.seq = max(l.seq, row.GetSeq())
+		each(row)
 	}
 	l.size, l.durable = rows.offset, rows.offset
 	if l.size == info.Size() {

@@ -17,6 +17,7 @@ import (
 type tenant struct {
 	session  string
 	log      *telemetryLog
+	ledger   *ledger
 	life     context.Context // ends when the tenant is released, or with the gateway
 	end      context.CancelCauseFunc
 	requests sync.WaitGroup // under way; their rows are written before log is closed
@@ -36,24 +37,8 @@ type token struct {
 	routes   map[string]bool
 	models   map[string]bool // empty: all models of the routes
 	expires  time.Time       // zero: never
-	budget   uint64          // tokens; 0: no limit
-
-	mu   sync.Mutex
-	used uint64 // tokens, of the answers that said how many
-}
-
-// spend counts tokens against the budget.
-func (t *token) spend(n uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.used += n
-}
-
-// exhausted reports whether the budget is used up.
-func (t *token) exhausted() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.budget > 0 && t.used >= t.budget
+	budget   uint64          // tokens of its agent; 0: no limit
+	budgets  []string        // ids of the budgets that it shares
 }
 
 // fenceLocked checks a caller's fence and remembers its epoch.
@@ -84,11 +69,12 @@ func (g *Gateway) enter(f *basepb.Fence) (*tenant, error) {
 	if t := g.tenants[f.GetSessionId()]; t != nil {
 		return t, nil
 	}
-	log, err := openTelemetry(g.started.stateDir, f.GetSessionId())
+	ledger := newLedger()
+	log, err := openTelemetry(g.started.stateDir, f.GetSessionId(), ledger.charge)
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	t := &tenant{session: f.GetSessionId(), log: log}
+	t := &tenant{session: f.GetSessionId(), log: log, ledger: ledger}
 	t.life, t.end = context.WithCancelCause(g.life)
 	g.tenants[t.session] = t
 	return t, nil

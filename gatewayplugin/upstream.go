@@ -24,6 +24,7 @@ func newUpstreamClient() *http.Client {
 			DialContext:           (&net.Dialer{Timeout: 15 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 			TLSHandshakeTimeout:   15 * time.Second,
 			ForceAttemptHTTP2:     true,
+			WriteBufferSize:       64 << 10, // most requests leave in one piece
 			MaxIdleConnsPerHost:   64,
 			IdleConnTimeout:       90 * time.Second,
 			DisableCompression:    true, // a compressed stream arrives in lumps
@@ -44,11 +45,15 @@ type upstreamEvent struct {
 // A connection that was read to its end serves the next request.
 const lastBytes = time.Second
 
+// waitingEvents is how many events of the provider may wait for their turn:
+// those that are there are handed to Codex together.
+const waitingEvents = 32
+
 // upstream reads one provider's answer into a channel.
 type upstream struct {
-	client *http.Client
-	secret string
-	events chan upstreamEvent
+	client  *http.Client
+	secrets secretValues
+	events  chan upstreamEvent
 
 	ctx    context.Context // of the attempt; ends when its client or tenant leaves
 	cancel context.CancelFunc
@@ -58,7 +63,7 @@ type upstream struct {
 func newUpstream(x *exchange) *upstream {
 	ctx, cancel := context.WithCancel(x.token.tenant.life)
 	return &upstream{
-		client: x.g.client, secret: x.route.secret, events: make(chan upstreamEvent),
+		client: x.g.client, secrets: x.route.secrets, events: make(chan upstreamEvent, waitingEvents),
 		ctx: ctx, cancel: cancel, free: make(chan struct{}),
 	}
 }
@@ -70,7 +75,7 @@ func (u *upstream) pump(req *http.Request) {
 	defer close(u.events)
 	resp, err := u.client.Do(req)
 	if err != nil {
-		u.send(upstreamEvent{failure: &failure{kind: "transport", code: codeRetry, message: "the provider can't be reached: " + clean(err.Error(), u.secret)}})
+		u.send(upstreamEvent{failure: &failure{kind: "transport", code: codeRetry, message: "the provider can't be reached: " + u.secrets.clean(err.Error())}})
 		return
 	}
 	defer resp.Body.Close()
@@ -85,7 +90,7 @@ func (u *upstream) pump(req *http.Request) {
 			return
 		}
 		if err != nil {
-			f := &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: "the provider's stream broke off: " + clean(err.Error(), u.secret)}
+			f := &failure{kind: "transport", code: codeRetry, outcome: "truncated", message: "the provider's stream broke off: " + u.secrets.clean(err.Error())}
 			u.send(upstreamEvent{failure: f, status: resp.StatusCode})
 			return
 		}
@@ -123,15 +128,15 @@ func (u *upstream) refusal(resp *http.Response) *failure {
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err != nil && len(body) == 0 {
-		return &failure{kind: "transport", code: codeRetry, message: fmt.Sprintf("the provider answered HTTP %d and broke off: %s", resp.StatusCode, clean(err.Error(), u.secret))}
+		return &failure{kind: "transport", code: codeRetry, message: fmt.Sprintf("the provider answered HTTP %d and broke off: %s", resp.StatusCode, u.secrets.clean(err.Error()))}
 	}
 	if resp.StatusCode == http.StatusOK {
 		if kind == "text/html" {
 			body = nil // a page of some proxy is no message
 		}
-		f := classify(0, resp.Header, body, u.secret)
+		f := classify(0, resp.Header, body, u.secrets)
 		f.message = "the provider answered with " + kind + " instead of a stream: " + f.message
 		return f
 	}
-	return classify(resp.StatusCode, resp.Header, body, u.secret)
+	return classify(resp.StatusCode, resp.Header, body, u.secrets)
 }

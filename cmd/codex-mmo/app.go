@@ -54,7 +54,8 @@ func (a *app) root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	cmd.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON for scripts")
 	cmd.AddCommand(
-		a.launchCmd(), a.execCmd(), a.attachCmd(), a.demoCmd(), a.sessionsCmd(), a.statusCmd(), a.stopCmd(), a.auditCmd(), a.doctorCmd(), a.versionCmd(),
+		a.launchCmd(), a.execCmd(), a.attachCmd(), a.demoCmd(), a.sessionsCmd(), a.statusCmd(), a.pauseCmd(), a.continueCmd(), a.resumeCmd(),
+		a.compactCmd(), a.detachCmd(), a.stopCmd(), a.cancelCmd(), a.taintCmd(), a.rootCmd(), a.auditCmd(), a.profileCmd(), a.doctorCmd(), a.versionCmd(),
 		a.mcpCmd(), a.superviseCmd(), a.pluginCmd(),
 	)
 	return cmd
@@ -64,7 +65,7 @@ func (a *app) root() *cobra.Command {
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usagef("`codex-mmo %s` takes %d argument(s), got %d: see `codex-mmo %s --help`", cmd.Name(), len(names), len(args), cmd.Name())
+			return usagef("`%s` takes %d argument(s), got %d: see `%[1]s --help`", cmd.CommandPath(), len(names), len(args))
 		}
 		return nil
 	}

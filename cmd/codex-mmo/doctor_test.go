@@ -27,7 +27,7 @@ var healthy = map[string]doctor.Verdict{
 	"git/git": doctor.OK, "git/workspace": doctor.OK,
 	"codex/binary": doctor.OK, "codex/gate": doctor.OK,
 	"sandbox/mmo-ro": doctor.OK, "sandbox/mmo-rw": doctor.OK,
-	"profiles/ChatGPT login": doctor.OK, "profiles/offline-demo": doctor.OK, "profiles/the others": doctor.OK,
+	"profiles/ChatGPT login": doctor.OK, "profiles/bundled": doctor.OK, "profiles/routes": doctor.OK,
 	"mcp/handshake": doctor.OK,
 	"records/store": doctor.OK,
 }
@@ -155,7 +155,7 @@ func TestDoctorOnBrokenGround(t *testing.T) {
 		"folders/configuration": "", "folders/state": "", "folders/runtime": "",
 		"folders/roots": failed, "folders/socket paths": warning, "machine/free space": warning,
 		"sandbox/mmo-ro": warning, "sandbox/mmo-rw": warning, "mcp/handshake": warning, "records/store": warning,
-		"profiles/own profiles": warning, "profiles/the others": warning,
+		"profiles/own profiles": warning, "profiles/routes": warning,
 	}
 	noCodex := map[string]doctor.Verdict{"codex/binary": failed, "codex/gate": warning, "sandbox/mmo-ro": warning, "sandbox/mmo-rw": warning}
 	tests := []struct {
@@ -223,7 +223,7 @@ func TestDoctorOnBrokenGround(t *testing.T) {
 			name:   "a profile that does not compile",
 			change: func(*testing.T, *testkit.Place) []string { return []string{"MMO_CODEX_BIN=/nowhere/codex"} },
 			args:   []string{"no-such-team"},
-			differ: with(noCodex, "profiles/offline-demo", "", "profiles/the others", failed, "codex/node", "*", "codex/npm", "*"),
+			differ: with(noCodex, "profiles/bundled", "", "profiles/routes", "", "profiles/no-such-team", failed, "codex/node", "*", "codex/npm", "*"),
 			check:  "profiles/no-such-team", want: []string{"no-such-team"},
 		},
 	}
@@ -320,16 +320,11 @@ func runDoctor(t *testing.T, p *testkit.Place, env []string, args ...string) *do
 	return &r
 }
 
-// verdicts maps group and check to the verdict. Profiles that are not offline-demo
-// count as one.
+// verdicts maps group and check to the verdict.
 func verdicts(r *doctor.Report) map[string]doctor.Verdict {
 	all := map[string]doctor.Verdict{}
 	for _, f := range r.Findings {
-		check := f.Check
-		if f.Group == "profiles" && !slices.Contains([]string{"ChatGPT login", "own profiles", "offline-demo"}, check) {
-			check = "the others"
-		}
-		if name := f.Group + "/" + check; all[name] == "" || all[name] == doctor.OK {
+		if name := f.Group + "/" + f.Check; all[name] == "" || all[name] == doctor.OK {
 			all[name] = f.Verdict
 		}
 	}

@@ -56,6 +56,30 @@ func (tm *team) open(args ...string) *screen {
 	return s
 }
 
+// launch starts a session with Codex's screen on its root and returns it with
+// what it shows once a person may type.
+func (tm *team) launch() (s *screen, shown string) {
+	tm.t.Helper()
+	s = tm.open("launch", tm.profileDir())
+	shown = s.await("Ask Codex to do anything")
+	m := sessionLine.FindStringSubmatch(shown)
+	if m == nil {
+		tm.t.Fatalf("launch does not name its session:\n%s", shown)
+	}
+	tm.dial(m[1])
+	return s, shown
+}
+
+// stop ends a session that has no exec command.
+func (tm *team) stop() {
+	tm.t.Helper()
+	if out, errs, code := tm.run("stop", tm.session); code != 0 {
+		tm.t.Errorf("stop exited %d: %s%s", code, out, errs)
+		return // cleanUp tries again
+	}
+	close(tm.exited)
+}
+
 func (s *screen) tmux(env []string, args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command("tmux", append([]string{"-S", s.socket}, args...)...)
@@ -114,13 +138,10 @@ func (s *screen) poll(text string, each func(n int)) string {
 func TestLaunchAttachDetach(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, screenScript, 3)
-	screen := tm.open("launch", tm.profileDir())
-	shown := screen.await("Ask Codex to do anything")
+	screen, shown := tm.launch()
 	if strings.Contains(shown, "could not find bubblewrap") {
 		t.Errorf("the screen warns:\n%s", shown)
 	}
-	tm.session = sessionLine.FindStringSubmatch(shown)[1]
-	tm.client = control.Dial(tm.folders.ControlSocket(tm.session), &control.ClientOptions{Build: "test", Retry: testkit.Patience})
 	if got := tm.look().Status; got != "running" {
 		t.Errorf("with a terminal the session is %s, want running", got)
 	}
@@ -141,12 +162,8 @@ func TestLaunchAttachDetach(t *testing.T) {
 	screen = tm.open("attach", tm.session)
 	screen.await("I heard of it.")
 	tm.look()
-	if out, errs, code := tm.run("stop", tm.session); code != 0 {
-		t.Errorf("stop exited %d: %s%s", code, out, errs)
-	}
+	tm.stop()
 	screen.await("EXIT=")
-	tm.exited = make(chan struct{})
-	close(tm.exited) // there is no exec command
 	tm.assertClean()
 }
 
@@ -155,10 +172,7 @@ func TestLaunchAttachDetach(t *testing.T) {
 func TestKilledTerminalDetaches(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, screenScript, 3)
-	screen := tm.open("launch", tm.profileDir())
-	shown := screen.await("Ask Codex to do anything")
-	tm.session = sessionLine.FindStringSubmatch(shown)[1]
-	tm.client = control.Dial(tm.folders.ControlSocket(tm.session), &control.ClientOptions{Build: "test", Retry: testkit.Patience})
+	screen, _ := tm.launch()
 	engine := tm.process("app-server", false)
 	screen.tmux(nil, "kill-server")
 	tm.await("the detached session", func(e control.FollowEvent) bool { return e.Type == "session" && e.Status == "detached" })
@@ -166,11 +180,7 @@ func TestKilledTerminalDetaches(t *testing.T) {
 		t.Error("the root's engine died with the terminal")
 	}
 	tm.look()
-	if out, errs, code := tm.run("stop", tm.session); code != 0 {
-		t.Errorf("stop exited %d: %s%s", code, out, errs)
-	}
-	tm.exited = make(chan struct{})
-	close(tm.exited)
+	tm.stop()
 	tm.assertClean()
 	if left, err := process.WithEnv("CODEX_HOME", func(v string) bool { return strings.HasPrefix(v, tm.place.Dir+string(os.PathSeparator)) }); err != nil || len(left) > 0 {
 		t.Errorf("screens live on: %+v %v", left, err)
@@ -203,10 +213,7 @@ model m-worker
 func TestNewsWaitsForTheTerminal(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, interruptedScript, 3)
-	screen := tm.open("launch", tm.profileDir())
-	shown := screen.await("Ask Codex to do anything")
-	tm.session = sessionLine.FindStringSubmatch(shown)[1]
-	tm.client = control.Dial(tm.folders.ControlSocket(tm.session), &control.ClientOptions{Build: "test", Retry: testkit.Patience})
+	screen, _ := tm.launch()
 	screen.enter("go", "agents_wait")
 	tm.await("the wait", func(e control.FollowEvent) bool { return e.Agent == "lead" && e.Text == "calls agents_wait" })
 	screen.tmux(nil, "send-keys", "-t", "s", "Escape")
@@ -216,10 +223,6 @@ func TestNewsWaitsForTheTerminal(t *testing.T) {
 	tm.await("the wake", func(e control.FollowEvent) bool {
 		return e.Agent == "lead" && strings.Contains(e.Text, "I heard of it.")
 	})
-	if out, errs, code := tm.run("stop", tm.session); code != 0 {
-		t.Errorf("stop exited %d: %s%s", code, out, errs)
-	}
-	tm.exited = make(chan struct{})
-	close(tm.exited)
+	tm.stop()
 	tm.assertClean()
 }

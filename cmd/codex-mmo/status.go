@@ -50,7 +50,7 @@ func (a *app) statusCmd() *cobra.Command {
 func atMostOne(name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > 1 {
-			return usagef("`codex-mmo %s` takes one %s or none, got %d arguments: see `codex-mmo %s --help`", cmd.Name(), name, len(args), cmd.Name())
+			return usagef("`%s` takes one %s or none, got %d arguments: see `%[1]s --help`", cmd.CommandPath(), name, len(args))
 		}
 		return nil
 	}

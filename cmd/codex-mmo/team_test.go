@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -191,10 +192,16 @@ func (tm *team) start(prompt string) {
 		close(tm.exited)
 	}()
 	select {
-	case tm.session = <-known:
+	case session := <-known:
+		tm.dial(session)
 	case <-tm.exited:
 		tm.t.Fatalf("exec ended before its session was known: %v\n%s%s", tm.err, tm.log(), tm.stdout.String())
 	}
+}
+
+// dial makes the team's session the one with this id.
+func (tm *team) dial(session string) {
+	tm.session = session
 	tm.client = control.Dial(tm.folders.ControlSocket(tm.session), &control.ClientOptions{Build: "test", Retry: testkit.Patience})
 }
 
@@ -236,7 +243,8 @@ func (tm *team) awaitWorkerShell() {
 	})
 }
 
-// look asks the supervisor for the session and notes its processes and tokens.
+// look asks the supervisor for the session and notes its processes and tokens,
+// which no command line may show.
 func (tm *team) look() *control.SessionView {
 	tm.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Patience)
@@ -264,7 +272,22 @@ func (tm *team) look() *control.SessionView {
 			}
 		}
 	}
+	testkit.AssertNoSecretInArgv(tm.t, tm.tokens())
 	return view
+}
+
+// tokens lists the raw tokens that were seen.
+func (tm *team) tokens() []string { return slices.Collect(maps.Keys(tm.secrets)) }
+
+// assertNoToken fails when a token lies on disk or in a command line, but for
+// what is allowed, or when none was ever seen.
+func (tm *team) assertNoToken(allowed ...string) {
+	tm.t.Helper()
+	if len(tm.secrets) == 0 {
+		tm.t.Error("no token was seen in any engine's environment: the sweep for secrets proves nothing")
+	}
+	testkit.AssertNoSecret(tm.t, tm.place.Dir, tm.tokens(), allowed...)
+	testkit.AssertNoSecretInArgv(tm.t, tm.tokens())
 }
 
 // process returns the process with a role that works for the root, or for the
@@ -441,8 +464,10 @@ func rows(t *testing.T, path string) []row {
 	return list
 }
 
-// assertClean makes the four sweeps: no process of the session lives, no token
-// lies on disk, no mode is too wide, no log tells of a crash or a data race.
+// assertClean makes the sweeps: no process of the session and no sandbox lives,
+// no token lies on disk or in a command line, no mode is too wide, no log tells
+// of a crash or a data race. A session that may be resumed keeps its root's
+// token, in one place, which is to be allowed.
 func (tm *team) assertClean(allowed ...string) {
 	tm.t.Helper()
 	for id := range tm.seen {
@@ -458,15 +483,7 @@ func (tm *team) assertClean(allowed ...string) {
 	})
 	testkit.AssertNoMarked(tm.t, testkit.MarkOf(refs...))
 	testkit.AssertNoSandbox(tm.t, tm.place.Dir)
-	var secrets []string
-	for s := range maps.Keys(tm.secrets) {
-		secrets = append(secrets, s)
-	}
-	if len(secrets) == 0 {
-		tm.t.Error("no token was seen in any engine's environment: the sweep for secrets proves nothing")
-	}
-	// A session that may be resumed keeps its root's token, in one place.
-	testkit.AssertNoSecret(tm.t, tm.place.Dir, secrets, allowed...)
+	tm.assertNoToken(allowed...)
 	// What Codex itself writes into a home has the modes of its umask; the
 	// home's own folder, which is 0700, keeps others out.
 	homes := filepath.Join("sessions", tm.session, "homes")
@@ -485,7 +502,7 @@ func (tm *team) cleanUp() {
 		raw, _ := os.ReadFile(filepath.Join(tm.folders.SessionDir(tm.session), "supervisor.log"))
 		tm.t.Logf("exec said:\n%s\nsupervisor.log:\n%s", tm.log(), raw)
 	}
-	if !chanClosed(tm.exited) {
+	if tm.t.Failed() || !chanClosed(tm.exited) { // a suspended session has no exec command and may have an engine
 		cmd := tm.place.Command(tm.t, "stop", tm.session)
 		_ = cmd.Run() // best effort: the test has failed already
 	}

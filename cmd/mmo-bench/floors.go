@@ -21,6 +21,9 @@ const (
 	modeEmptyMCP = "floor-mcp"  // an MCP server without a tool
 	modeEcho     = "floor-echo" // answers each byte on a unix socket
 	modeWake     = "floor-wake" // sends its clock on a unix socket, now and then
+
+	modeProvider     = "floor-provider" // the provider of the gateway's figures, on an address
+	modeFloorGateway = "floor-gateway"  // a gateway to the provider at a URL
 )
 
 // wakePause is how long the bare waker lets its client sleep, so that the
@@ -39,6 +42,10 @@ func runMode(args []string) (ok bool, err error) {
 		})
 	case len(args) == 2 && args[0] == modeWake:
 		return true, serveOnce(args[1], wake)
+	case len(args) == 2 && args[0] == modeProvider:
+		return true, announce(args[1], serveProvider)
+	case len(args) == 2 && args[0] == modeFloorGateway:
+		return true, announce("127.0.0.1:0", func(l net.Listener) error { return serveFloor(l, args[1]) })
 	}
 	return false, nil
 }

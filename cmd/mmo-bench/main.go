@@ -1,7 +1,7 @@
 // Command mmo-bench measures codex-mmo on this machine, each figure beside the
 // least that it could cost, measured in turns in the same run.
 //
-//	mmo-bench -binary bin/codex-mmo [-n 10] [-only team,cli,mcp]
+//	mmo-bench -binary bin/codex-mmo [-n 10] [-only team,cli,mcp,gateway]
 //
 // Ratios are what counts: times depend on the machine. The team's figures come
 // from sessions of the bundled offline profile on the pinned Codex.
@@ -29,6 +29,7 @@ var suites = []struct {
 	{"team", measureTeam},
 	{"cli", measureCLI},
 	{"mcp", measureMCP},
+	{"gateway", measureGateway},
 }
 
 // bench is what all suites share.
@@ -37,6 +38,9 @@ type bench struct {
 	binary string // codex-mmo under measure
 	codex  string // the pinned Codex, links resolved
 	dir    string // private folder, absolute, short enough for sockets
+
+	provider string // address that the gateway's provider listens on
+	peers    string // other gateways to it, as NAME=URL with commas between
 }
 
 // environ is the environment of everything that is measured: clean folders,
@@ -63,9 +67,11 @@ func main() {
 	binary := flag.String("binary", "bin/codex-mmo", "the codex-mmo to measure")
 	n := flag.Int("n", 10, "how often each is measured; 10 is the least for a median to mean something")
 	only := flag.String("only", "", "suites to run, with commas between; empty: all")
+	provider := flag.String("provider", "127.0.0.1:0", "address of the provider that gateways are measured with")
+	peers := flag.String("peers", "", "other gateways to that provider that run already, as NAME=URL with commas between")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *binary, *n, *only)
+	err := run(ctx, *binary, *n, *only, *provider, *peers)
 	stop()
 	exit(err)
 }
@@ -78,12 +84,13 @@ func exit(err error) {
 	os.Exit(0)
 }
 
-func run(ctx context.Context, binary string, n int, only string) (err error) {
+func run(ctx context.Context, binary string, n int, only, provider, peers string) (err error) {
 	env, err := prepare(binary)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(env.dir)) }()
+	env.provider, env.peers = provider, peers
 	var figures []figure
 	for _, suite := range suites {
 		if only != "" && !slices.Contains(strings.Split(only, ","), suite.name) {

@@ -46,6 +46,30 @@ func memoryOf(pid int) (memory, error) {
 	return m, nil
 }
 
+// residentOf reads how much memory a process has now, in MB. It also works on a
+// process that hides its memory.
+func residentOf(pid int) (float64, error) { return statusMB(pid, "VmRSS:") }
+
+// privateOf reads how much of it is the process's own.
+func privateOf(pid int) (float64, error) { return statusMB(pid, "RssAnon:") }
+
+// peakOf reads the most that it ever had.
+func peakOf(pid int) (float64, error) { return statusMB(pid, "VmHWM:") }
+
+func statusMB(pid int, name string) (float64, error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(content)) {
+		if fields := strings.Fields(line); len(fields) == 3 && fields[0] == name {
+			kb, err := strconv.ParseFloat(fields[1], 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, fmt.Errorf("process %d has no %s", pid, name)
+}
+
 // stat is what the benchmark needs of /proc/<pid>/stat.
 type stat struct {
 	parent int

@@ -62,7 +62,32 @@ var rights = map[string]map[Role]reach{
 	"stop":      {RoleOperator: session},
 	"follow":    {RoleOperator: session},
 	"audit":     {RoleOperator: session},
+
+	RootVerb:           {RoleOperator: session},
+	"inspect":          {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"steer":            {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"interrupt":        {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"pause":            {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"continue":         {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"finalize":         {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"compact":          {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"set_effort":       {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"respond":          {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"detach":           {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
+	"session_pause":    {RoleOperator: session},
+	"session_continue": {RoleOperator: session},
+	"session_resume":   {RoleOperator: session},
+	"session_compact":  {RoleOperator: session},
+	"session_detach":   {RoleOperator: session},
+	"session_cancel":   {RoleOperator: session},
+	"session_taint":    {RoleOperator: session},
 }
+
+// Rights that are not named like their verb or action.
+const (
+	RootVerb    = "root"     // to give orders to the session's root
+	StopJobVerb = "stop_job" // to stop one job
+)
 
 // May returns nil when caller may use the verb on the job, which belongs to the
 // caller's session. Otherwise it returns a *core.Error of kind PermissionError.

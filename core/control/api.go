@@ -1,6 +1,9 @@
 package control
 
-import "time"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Version 1 of the control API is frozen: fields and verbs are added, never
 // changed. A request names it in HeaderAPI; another major is refused with a
@@ -41,6 +44,31 @@ const (
 	VerbIntegrate = "integrate" // IntegrateRequest -> IntegrateResponse
 
 	VerbAttach = "attach" // AttachRequest -> AttachResponse; operator only
+
+	VerbControl = "control" // ControlRequest -> ControlResponse; each action is a right of its own
+
+	VerbSessionPause    = "session_pause"    // PauseRequest -> PauseResponse; operator only, like all below
+	VerbSessionContinue = "session_continue" // ContinueRequest -> ContinueResponse
+	VerbSessionResume   = "session_resume"   // ResumeRequest -> ResumeResponse
+	VerbSessionCompact  = "session_compact"  // CompactRequest -> SessionView
+	VerbSessionDetach   = "session_detach"   // DetachRequest -> SessionView
+	VerbSessionCancel   = "session_cancel"   // CancelSessionRequest -> SessionView
+	VerbSessionTaint    = "session_taint"    // TaintRequest -> SessionView
+)
+
+// Actions of VerbControl. All but inspect take an expected_revision.
+const (
+	ActionInspect   = "inspect"
+	ActionSteer     = "steer"      // adds text to the turn that runs
+	ActionInterrupt = "interrupt"  // ends the turn; the agent is paused
+	ActionPause     = "pause"      // the same
+	ActionContinue  = "continue"   // gives a paused or suspended agent its next input
+	ActionFinalize  = "finalize"   // asks for the result of what there is
+	ActionCompact   = "compact"    // shortens the thread's context, between turns
+	ActionSetEffort = "set_effort" // for later turns
+	ActionRespond   = "respond"    // answers a question or an approval
+	ActionDetach    = "detach"     // a worker goes on without its controller's interest
+	ActionStop      = "stop"       // ends a worker
 )
 
 // ErrorBody is the body of every answer whose HTTP status is not 200.
@@ -98,31 +126,31 @@ type SessionRequest struct{}
 
 // SessionView is the public record of a session. It holds no secret.
 type SessionView struct {
-	SessionID      string         `json:"session_id"`
-	ProfileID      string         `json:"profile_id"`
-	ProfileVersion string         `json:"profile_version"`
-	SnapshotHash   string         `json:"snapshot_hash"`
-	Kind           string         `json:"session_kind"`
-	Status         string         `json:"status"`
-	Workspace      string         `json:"workspace"`
-	RootAgent      string         `json:"root_agent"`
-	RootThreadID   string         `json:"root_thread_id,omitempty"`
-	ActiveTurnID   string         `json:"active_root_turn_id,omitempty"`
-	RunID          string         `json:"run_id"`
-	RunSequence    int            `json:"run_sequence"`
-	CreatedAt      time.Time      `json:"created_at"`
-	StartedAt      *time.Time     `json:"started_at,omitempty"`
-	FinishedAt     *time.Time     `json:"finished_at,omitempty"`
-	LastActiveAt   time.Time      `json:"last_active_at"`
-	Error          string         `json:"error,omitempty"`
-	Failure        *FailureView   `json:"failure,omitempty"`
-	ResultKind     string         `json:"result_kind,omitempty"`
-	RuntimeCurrent bool           `json:"runtime_current"` // the kept binary is this build
-	Supervised     bool           `json:"supervised"`      // a supervisor answers for it
-	Recoveries     int            `json:"root_recovery_attempts"`
-	Deferred       bool           `json:"root_completion_deferred"`
-	Processes      []ProcessView  `json:"processes,omitempty"` // operator only
-	Codex          CodexView      `json:"codex"`
+	SessionID      string        `json:"session_id"`
+	ProfileID      string        `json:"profile_id"`
+	ProfileVersion string        `json:"profile_version"`
+	SnapshotHash   string        `json:"snapshot_hash"`
+	Kind           string        `json:"session_kind"`
+	Status         string        `json:"status"`
+	Workspace      string        `json:"workspace"`
+	RootAgent      string        `json:"root_agent"`
+	RootThreadID   string        `json:"root_thread_id,omitempty"`
+	ActiveTurnID   string        `json:"active_root_turn_id,omitempty"`
+	RunID          string        `json:"run_id"`
+	RunSequence    int           `json:"run_sequence"`
+	CreatedAt      time.Time     `json:"created_at"`
+	StartedAt      *time.Time    `json:"started_at,omitempty"`
+	FinishedAt     *time.Time    `json:"finished_at,omitempty"`
+	LastActiveAt   time.Time     `json:"last_active_at"`
+	Error          string        `json:"error,omitempty"`
+	Failure        *FailureView  `json:"failure,omitempty"`
+	ResultKind     string        `json:"result_kind,omitempty"`
+	RuntimeCurrent bool          `json:"runtime_current"` // the kept binary is this build
+	Supervised     bool          `json:"supervised"`      // a supervisor answers for it
+	Recoveries     int           `json:"root_recovery_attempts"`
+	Deferred       bool          `json:"root_completion_deferred"`
+	Processes      []ProcessView `json:"processes,omitempty"` // operator only
+	Codex          CodexView     `json:"codex"`
 
 	RootPermissions   string                       `json:"root_sandbox_mode,omitempty"` // asked for on the command line
 	Bindings          map[string]string            `json:"bindings,omitempty"`          // agent -> model key, chosen on the command line
@@ -131,9 +159,9 @@ type SessionView struct {
 	ProfileWarnings   []string                     `json:"profile_warnings,omitempty"`
 	Homes             map[string]HomeView          `json:"homes,omitempty"` // agent -> its CODEX_HOME; operator only
 
-	Jobs           []JobView      `json:"jobs,omitempty"`
-	Usage          []UsageView    `json:"usage,omitempty"`
-	Evidence       []EvidenceView `json:"evidence,omitempty"` // operator only
+	Jobs     []JobView      `json:"jobs,omitempty"`
+	Usage    []UsageView    `json:"usage,omitempty"`
+	Evidence []EvidenceView `json:"evidence,omitempty"` // operator only
 }
 
 // RouteAvailability tells whether a route can be used.
@@ -485,4 +513,106 @@ type AuditView struct {
 	JobID     string         `json:"job_id,omitempty"`
 	Caller    string         `json:"caller,omitempty"`
 	Details   map[string]any `json:"details,omitempty"`
+}
+
+// ControlRequest looks at an agent, or tells it what to do.
+type ControlRequest struct {
+	JobID       string `json:"job_id,omitempty"`        // of the worker; or
+	AgentRunRef string `json:"agent_run_ref,omitempty"` // of the agent, the root among them; neither: the root
+	Action      string `json:"action"`
+	// ExpectedRevision is the control_revision that the caller has seen; every
+	// action but inspect needs it.
+	ExpectedRevision *uint64         `json:"expected_revision,omitempty"`
+	Input            string          `json:"input,omitempty"`             // of steer, continue, finalize
+	GoalTokenBudget  int64           `json:"goal_token_budget,omitempty"` // of continue, in goal mode
+	Effort           string          `json:"effort,omitempty"`            // of set_effort
+	RequestID        string          `json:"request_id,omitempty"`        // of respond; as inspect shows it
+	Response         json.RawMessage `json:"response,omitempty"`          // of respond: a JSON object
+}
+
+// ControlResponse tells what became of an action.
+type ControlResponse struct {
+	ControlRevision uint64         `json:"control_revision"`
+	Job             *JobView       `json:"job,omitempty"`     // of a worker, afterwards
+	Session         *SessionView   `json:"session,omitempty"` // of the root, afterwards
+	Live            *LiveView      `json:"live"`              // of inspect; null when no engine answers
+	Result          map[string]any `json:"result"`            // of the other actions
+}
+
+// LiveView is what an agent's engine does at the moment.
+type LiveView struct {
+	ThreadID        string        `json:"thread_id"`
+	ActiveTurnID    string        `json:"active_turn_id,omitempty"`
+	PendingRequests []PendingView `json:"pending_requests"`
+	GoalStatus      string        `json:"goal_status,omitempty"`
+	Effort          string        `json:"effort"`
+}
+
+// PendingView is something that an agent asks and waits for. What it says comes
+// from a model: untrusted.
+type PendingView struct {
+	RequestID string          `json:"request_id"` // integer:1 or string:abc, stable
+	Method    string          `json:"method"`     // of the app-server
+	ThreadID  string          `json:"thread_id"`
+	TurnID    string          `json:"turn_id,omitempty"`
+	Params    json.RawMessage `json:"params"` // bounded
+	AskedAt   time.Time       `json:"asked_at"`
+}
+
+// PauseRequest asks for a cold pause: every process of the session goes, every
+// thread stays.
+type PauseRequest struct{}
+
+// PauseResponse is the session afterwards and the jobs that were paused with
+// it.
+type PauseResponse struct {
+	Session      SessionView `json:"session"`
+	AffectedJobs []string    `json:"affected_jobs"`
+}
+
+// ContinueRequest takes up a paused or suspended session: the root gets input
+// as its next turn.
+type ContinueRequest struct {
+	Input        string `json:"input,omitempty"` // empty: go on
+	AllowTainted bool   `json:"allow_tainted,omitempty"`
+}
+
+// ContinueResponse is the session afterwards.
+type ContinueResponse struct {
+	Session      SessionView       `json:"session"`
+	ResumedJobs  []string          `json:"resumed_jobs"`
+	ResumeErrors map[string]string `json:"resume_errors"` // job id -> why it stays paused
+}
+
+// ResumeRequest makes a session ready for a client: its root's engine lives
+// afterwards. It starts no turn.
+type ResumeRequest struct {
+	AllowTainted   bool `json:"allow_tainted,omitempty"`
+	UpgradeRuntime bool `json:"upgrade_runtime,omitempty"` // move a resting session to the build that asks
+}
+
+// ResumeResponse is the session afterwards.
+type ResumeResponse struct {
+	Session        SessionView `json:"session"`
+	ReconciledJobs []string    `json:"reconciled_jobs"` // that were found without their processes
+}
+
+// CompactRequest shortens the context of a paused session's root.
+type CompactRequest struct{}
+
+// DetachRequest takes the client's interest from the session; the work goes on.
+type DetachRequest struct {
+	// Reason is kept in the root's partial result, in the words of the client
+	// that leaves: a time that ran out.
+	Reason string `json:"reason,omitempty"`
+}
+
+// CancelSessionRequest ends a session at once.
+type CancelSessionRequest struct {
+	Reason string `json:"reason,omitempty"` // at most 500 code points
+}
+
+// TaintRequest marks that isolation could not be guaranteed.
+type TaintRequest struct {
+	Reason string `json:"reason"` // 1 to 500 code points
 }

@@ -149,7 +149,7 @@ func readRefusal(resp *http.Response) error {
 // those that only look or mark as read, and those whose key lets the supervisor
 // tell a repeat. A stop has no memory of its own that would.
 func repeatable(verb string, meta Meta) bool {
-	return !changes(verb) || verb != VerbStop && meta.key() != ""
+	return !changes(verb) || verb != VerbStop && verb != VerbControl && meta.key() != ""
 }
 
 // call sends request until it is answered, the context ends, or no supervisor
@@ -196,7 +196,7 @@ func call[Resp any](ctx context.Context, c *Client, verb string, meta Meta, enco
 // changes reports whether a verb has an effect that a repeat would double.
 func changes(verb string) bool {
 	switch verb {
-	case VerbSpawn, VerbCancel, VerbAccept, VerbReject, VerbIntegrate, VerbStop:
+	case VerbSpawn, VerbCancel, VerbAccept, VerbReject, VerbIntegrate, VerbStop, VerbControl, VerbSessionContinue:
 		return true
 	}
 	return false

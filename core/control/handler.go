@@ -63,9 +63,9 @@ func (m Meta) key() string {
 //
 // The context of Wait and Follow ends when the client leaves, and with the
 // cause ErrDraining when the server shuts down. That of Spawn, Cancel, Accept,
-// Reject, Integrate and Stop ends only when the server is closed by force: a
-// client that leaves does not undo what it asked for. The others end when the
-// client leaves.
+// Reject, Integrate, Control, Stop and the verbs of the session ends only when
+// the server is closed by force: a client that leaves does not undo what it
+// asked for. The others end when the client leaves.
 //
 // Spawn, Cancel, Accept, Reject and Integrate may come again with the same
 // Call.Key, because the answer was lost or a model repeats itself; the Handler
@@ -85,6 +85,14 @@ type Handler interface {
 	Stop(context.Context, Call, StopRequest) (*StopResponse, error)
 	Attach(context.Context, Call, AttachRequest) (*AttachResponse, error)
 	Audit(context.Context, Call, AuditRequest) (*AuditResponse, error)
+	Control(context.Context, Call, ControlRequest) (*ControlResponse, error)
+	PauseSession(context.Context, Call, PauseRequest) (*PauseResponse, error)
+	ContinueSession(context.Context, Call, ContinueRequest) (*ContinueResponse, error)
+	ResumeSession(context.Context, Call, ResumeRequest) (*ResumeResponse, error)
+	CompactSession(context.Context, Call, CompactRequest) (*SessionView, error)
+	DetachSession(context.Context, Call, DetachRequest) (*SessionView, error)
+	CancelSession(context.Context, Call, CancelSessionRequest) (*SessionView, error)
+	TaintSession(context.Context, Call, TaintRequest) (*SessionView, error)
 	// Follow calls emit for each event, from one goroutine, until the context
 	// ends or emit fails; emit blocks while the client does not read.
 	Follow(ctx context.Context, call Call, request FollowRequest, emit func(FollowEvent) error) error

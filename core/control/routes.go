@@ -42,6 +42,15 @@ var routes = map[string]route{
 	VerbAttach:    verb(untilClientLeaves, Handler.Attach),
 	VerbAudit:     verb(untilClientLeaves, Handler.Audit),
 	VerbFollow:    (*Server).follow,
+	VerbControl:   verb(toItsEnd, Handler.Control),
+
+	VerbSessionPause:    verb(toItsEnd, Handler.PauseSession),
+	VerbSessionContinue: verb(toItsEnd, Handler.ContinueSession),
+	VerbSessionResume:   verb(toItsEnd, Handler.ResumeSession),
+	VerbSessionCompact:  verb(toItsEnd, Handler.CompactSession),
+	VerbSessionDetach:   verb(toItsEnd, Handler.DetachSession),
+	VerbSessionCancel:   verb(toItsEnd, Handler.CancelSession),
+	VerbSessionTaint:    verb(toItsEnd, Handler.TaintSession),
 }
 
 // verb makes the route of a verb that takes one object and answers with one.

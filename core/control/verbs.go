@@ -96,6 +96,49 @@ func (c *Client) Attach(ctx context.Context, m Meta, r AttachRequest) (*AttachRe
 	return call[AttachResponse](ctx, c, VerbAttach, m, fixed(r))
 }
 
+// Control looks at an agent or tells it what to do. Over a lost connection it
+// is like Spawn: what was not only looked at may have had its effect.
+func (c *Client) Control(ctx context.Context, m Meta, r ControlRequest) (*ControlResponse, error) {
+	return call[ControlResponse](ctx, c, VerbControl, m, fixed(r))
+}
+
+// PauseSession pauses the session cold. It may be repeated.
+func (c *Client) PauseSession(ctx context.Context, r PauseRequest) (*PauseResponse, error) {
+	return call[PauseResponse](ctx, c, VerbSessionPause, Meta{}, fixed(r))
+}
+
+// ContinueSession takes a resting session up with an input. It is never
+// repeated.
+func (c *Client) ContinueSession(ctx context.Context, r ContinueRequest) (*ContinueResponse, error) {
+	return call[ContinueResponse](ctx, c, VerbSessionContinue, Meta{}, fixed(r))
+}
+
+// ResumeSession makes the session ready for a client.
+func (c *Client) ResumeSession(ctx context.Context, r ResumeRequest) (*ResumeResponse, error) {
+	return call[ResumeResponse](ctx, c, VerbSessionResume, Meta{}, fixed(r))
+}
+
+// CompactSession shortens the context of a paused session's root.
+func (c *Client) CompactSession(ctx context.Context, r CompactRequest) (*SessionView, error) {
+	return call[SessionView](ctx, c, VerbSessionCompact, Meta{}, fixed(r))
+}
+
+// DetachSession takes the client's interest from the session. It may be
+// repeated.
+func (c *Client) DetachSession(ctx context.Context, r DetachRequest) (*SessionView, error) {
+	return call[SessionView](ctx, c, VerbSessionDetach, Meta{}, fixed(r))
+}
+
+// CancelSession ends the session at once. It may be repeated.
+func (c *Client) CancelSession(ctx context.Context, r CancelSessionRequest) (*SessionView, error) {
+	return call[SessionView](ctx, c, VerbSessionCancel, Meta{}, fixed(r))
+}
+
+// TaintSession marks the session.
+func (c *Client) TaintSession(ctx context.Context, r TaintRequest) (*SessionView, error) {
+	return call[SessionView](ctx, c, VerbSessionTaint, Meta{}, fixed(r))
+}
+
 // Audit reads audit rows.
 func (c *Client) Audit(ctx context.Context, m Meta, r AuditRequest) (*AuditResponse, error) {
 	return call[AuditResponse](ctx, c, VerbAudit, m, fixed(r))

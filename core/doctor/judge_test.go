@@ -169,31 +169,15 @@ func TestJudgeSandbox(t *testing.T) {
 	}
 }
 
-// A team is usable when all of its routes are; without its root's it can't
-// start, which fails the examination only when it is the team that was named.
+// A team works without some of its roles, and not without its root, which fails
+// the examination only when it is the team that was named.
 func TestJudgeRoutes(t *testing.T) {
-	snap := &profile.Snapshot{
-		ProfileVersion: "1.0.0", RootAgent: "lead", Order: []string{"lead", "reader"},
-		Agents: map[string]profile.Agent{"lead": {Route: "one"}, "reader": {Route: "two"}},
-	}
-	yes, no := profile.RouteAvailability{Available: true}, profile.RouteAvailability{Reason: "missing credential X"}
-	for _, tt := range []struct {
-		one, two profile.RouteAvailability
-		asked    bool
-		want     Verdict
-		reason   string
-	}{
-		{yes, yes, false, OK, "2 agents led by lead, 0 models; every route can be used"},
-		{yes, no, true, Warning, "without reader: routes that can't be used: two (missing credential X)"},
-		{no, yes, false, Warning, "can't start, for want of its root's route; routes that can't be used: one (missing credential X)"},
-		{no, no, true, Failed, "can't start"},
-	} {
-		remedy := "credentials.env"
-		if tt.want == OK {
-			remedy = ""
-		}
-		assert(t, judgeRoutes("team", snap, map[string]profile.RouteAvailability{"one": tt.one, "two": tt.two}, tt.asked), tt.want, tt.reason, remedy)
-	}
+	s := &profile.Snapshot{RootAgent: "lead", Order: []string{"lead", "worker"}}
+	lead, worker := map[string]string{"lead": "missing login"}, map[string]string{"worker": "missing credential A_KEY"}
+	assert(t, judgeRoutes("demo", s, nil, true), OK, "every role", "")
+	assert(t, judgeRoutes("demo", s, worker, true), Warning, "worker: missing credential A_KEY", "credentials.env")
+	assert(t, judgeRoutes("demo", s, lead, false), Warning, "lead: missing login", "codex login")
+	assert(t, judgeRoutes("demo", s, lead, true), Failed, "lead: missing login", "codex login")
 }
 
 // An error's remedy comes apart from its reason, unless it is wrapped in more

@@ -11,107 +11,40 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 )
 
-// profiles looks at the one profile that is named, or at every one of the user
-// and every bundled one: whether it can be used, and what its routes lack.
+// profiles compiles the one profile that is named, or every bundled one and
+// every one of the user, and looks at what their routes need.
 func (p *patient) profiles(ctx context.Context) outcome {
 	config := ""
 	if p.ground().err == nil {
 		config = p.ground().Config
 	}
 	list := []Finding{p.judgeLogin()}
-	names := []string{p.Profile}
-	if p.Profile == "" {
-		var problems []Finding
-		names, problems = p.profileNames(config)
-		list = append(list, problems...)
+	n := &needs{keys: p.ground().credentials, login: codexhome.LoggedIn(p.Getenv)}
+	if p.Profile != "" {
+		in := profile.CompileInput{Name: p.Profile, Bundled: p.Bundled, ConfigDir: config}
+		return outcome{findings: append(list, n.judge(ctx, p.Profile, in, true)...)}
 	}
-	for _, name := range names {
+	list = append(list, n.judgeBundled(ctx, p.Bundled)...)
+	if config == "" {
+		return outcome{findings: append(list, notChecked(groupProfiles, "own profiles", "the folders"))}
+	}
+	own := filepath.Join(config, "profiles")
+	entries, err := os.ReadDir(own)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		list = append(list, found(groupProfiles, "own profiles", Failed, err, "make the folder readable"))
+	}
+	for _, entry := range entries {
 		if ctx.Err() != nil {
-			return outcome{findings: append(list, found(groupProfiles, name, Failed, context.Cause(ctx), remedyTime))}
+			return outcome{findings: append(list, found(groupProfiles, "own profiles", Failed, context.Cause(ctx), remedyTime))}
 		}
-		list = append(list, p.judgeProfile(ctx, config, name))
+		in := profile.CompileInput{Name: filepath.Join(own, entry.Name()), Bundled: p.Bundled, ConfigDir: config}
+		list = append(list, n.judge(ctx, "own "+entry.Name(), in, false)...)
 	}
 	return outcome{findings: list}
-}
-
-// profileNames lists the ids of the user's profiles and of the bundled ones that
-// none of these hides.
-func (p *patient) profileNames(config string) (names []string, problems []Finding) {
-	add := func(entries []fs.DirEntry) {
-		for _, e := range entries {
-			if e.IsDir() && core.ValidID(e.Name()) && !slices.Contains(names, e.Name()) {
-				names = append(names, e.Name())
-			}
-		}
-	}
-	if config == "" {
-		problems = append(problems, notChecked(groupProfiles, "own profiles", "the folders"))
-	} else {
-		entries, err := os.ReadDir(filepath.Join(config, "profiles"))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			problems = append(problems, found(groupProfiles, "own profiles", Failed, err, "make the folder readable"))
-		}
-		add(entries)
-	}
-	bundled, err := fs.ReadDir(p.Bundled, ".")
-	if err != nil {
-		problems = append(problems, found(groupProfiles, "bundled", Failed, err, "build codex-mmo again"))
-	}
-	add(bundled)
-	slices.Sort(names)
-	return names, problems
-}
-
-func (p *patient) judgeProfile(ctx context.Context, config, name string) Finding {
-	snap, err := profile.Compile(ctx, &profile.CompileInput{Name: name, Bundled: p.Bundled, ConfigDir: config})
-	if err != nil {
-		return found(groupProfiles, name, Failed, err, "mend the profile as docs/PROFILES.md says, or name another")
-	}
-	has := func(secret string) bool {
-		_, ok := p.ground().credentials.Lookup(secret)
-		return ok
-	}
-	return judgeRoutes(name, snap, snap.Availability(has, codexhome.LoggedIn(p.Getenv), nil), name == p.Profile)
-}
-
-// judgeRoutes tells whether a team can work: without the route of its root it
-// can't at all, which counts when it is the team that was asked for, without
-// another one some of its roles are missing.
-func judgeRoutes(name string, snap *profile.Snapshot, routes map[string]profile.RouteAvailability, asked bool) Finding {
-	f := finding(groupProfiles, name, OK, fmt.Sprintf("version %s, %d agents led by %s, %d models",
-		snap.ProfileVersion, len(snap.Agents), snap.RootAgent, len(snap.Models)))
-	var missing []string
-	for _, id := range slices.Sorted(maps.Keys(routes)) {
-		if r := routes[id]; !r.Available {
-			missing = append(missing, fmt.Sprintf("%s (%s)", id, r.Reason))
-		}
-	}
-	if len(missing) == 0 {
-		f.Reason += "; every route can be used"
-		return f
-	}
-	f.Verdict, f.Remedy = Warning, "write the secrets into credentials.env, or run `codex login`, as docs/PROFILES.md says"
-	lost := strings.Join(missing, ", ")
-	if !routes[snap.Agents[snap.RootAgent].Route].Available {
-		f.Reason = fmt.Sprintf("can't start, for want of its root's route; routes that can't be used: %s", lost)
-		if asked {
-			f.Verdict = Failed
-		}
-		return f
-	}
-	var roles []string
-	for _, id := range snap.Order {
-		if !routes[snap.Agents[id].Route].Available {
-			roles = append(roles, id)
-		}
-	}
-	f.Reason += fmt.Sprintf("; without %s: routes that can't be used: %s", strings.Join(roles, ", "), lost)
-	return f
 }
 
 // judgeLogin tells how homes get the operator's ChatGPT login.
@@ -126,4 +59,100 @@ func (p *patient) judgeLogin() Finding {
 		return f
 	}
 	return finding(groupProfiles, "ChatGPT login", OK, fmt.Sprintf("homes share that of %s by a link; nothing is copied", dir))
+}
+
+// needs decides about routes by what there is of keys and logins.
+type needs struct {
+	keys  *profile.Credentials
+	login bool
+}
+
+const remedyKeys = "run `codex login`, or add the keys to credentials.env; `codex-mmo profile list` says which role needs which, and offline-demo needs nothing"
+
+// judge compiles one profile and tells which of its roles can't work. asked: it is
+// the profile that was named.
+func (n *needs) judge(ctx context.Context, name string, in profile.CompileInput, asked bool) []Finding {
+	snap, err := profile.Compile(ctx, &in)
+	if err != nil {
+		return []Finding{found(groupProfiles, name, Failed, err, "mend the profile as docs/PROFILES.md says, or name another")}
+	}
+	list := []Finding{finding(groupProfiles, name, OK, fmt.Sprintf("version %s, %d agents led by %s, %d models",
+		snap.ProfileVersion, len(snap.Agents), snap.RootAgent, len(snap.Models)))}
+	return append(list, judgeRoutes(name+", routes", snap, n.lacking(snap), asked))
+}
+
+// lacking maps the agents whose route can't be used to why.
+func (n *needs) lacking(s *profile.Snapshot) map[string]string {
+	has := func(name string) bool {
+		_, ok := n.keys.Lookup(name)
+		return ok
+	}
+	routes, lacking := s.Availability(has, n.login, nil), map[string]string{}
+	for id, a := range s.Agents {
+		if r := routes[a.Route]; !r.Available {
+			lacking[id] = r.Reason
+		}
+	}
+	return lacking
+}
+
+// judgeRoutes tells whether a team can work: without its root it can't, which is a
+// failure when it is the team that was asked for; without others it works without
+// them.
+func judgeRoutes(check string, s *profile.Snapshot, lacking map[string]string, asked bool) Finding {
+	if len(lacking) == 0 {
+		return finding(groupProfiles, check, OK, "every role has what its route needs")
+	}
+	var parts []string
+	for _, id := range s.Order {
+		if lacking[id] != "" {
+			parts = append(parts, id+": "+lacking[id])
+		}
+	}
+	f := finding(groupProfiles, check, Warning, strings.Join(parts, "; "))
+	if asked && lacking[s.RootAgent] != "" {
+		f.Verdict = Failed
+	}
+	f.Remedy = remedyKeys
+	return f
+}
+
+// judgeBundled compiles every bundled profile, and sums up what they lack: on
+// most machines some keys are missing, and that is nobody's fault.
+func (n *needs) judgeBundled(ctx context.Context, bundled fs.FS) []Finding {
+	entries, err := fs.ReadDir(bundled, ".")
+	if err != nil {
+		return []Finding{found(groupProfiles, "bundled", Failed, err, "build codex-mmo again")}
+	}
+	var list []Finding
+	reasons := map[string]bool{}
+	teams, ready := 0, 0
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		teams++
+		snap, err := profile.Compile(ctx, &profile.CompileInput{Name: entry.Name(), Bundled: bundled})
+		if err != nil {
+			list = append(list, found(groupProfiles, entry.Name(), Failed, err, "build codex-mmo again"))
+			continue
+		}
+		lacking := n.lacking(snap)
+		if len(lacking) == 0 {
+			ready++
+		}
+		for _, reason := range lacking {
+			reasons[reason] = true
+		}
+	}
+	if len(list) == 0 {
+		list = append(list, finding(groupProfiles, "bundled", OK, fmt.Sprintf("%d teams", teams)))
+	}
+	if ready == teams {
+		return append(list, finding(groupProfiles, "routes", OK, "every role has what its route needs"))
+	}
+	f := finding(groupProfiles, "routes", Warning, fmt.Sprintf("%d of %d bundled teams have all they need: %s",
+		ready, teams, strings.Join(slices.Sorted(maps.Keys(reasons)), "; ")))
+	f.Remedy = remedyKeys
+	return append(list, f)
 }

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/process"
@@ -184,49 +182,36 @@ func TestProfiles(t *testing.T) {
 	p, place := patientIn(t)
 	p.Bundled = profiles.FS
 	list := p.profiles(t.Context()).findings
-	want := map[string]Verdict{"ChatGPT login": OK}
-	for _, e := range must(fs.ReadDir(profiles.FS, ".")) {
-		if e.IsDir() {
-			want[e.Name()] = Warning // there is no credential here
+	if len(list) != 3 {
+		t.Fatalf("profiles = %+v, want the login, the bundled ones and their routes", list)
+	}
+	assert(t, list[0], OK, "there is none", "")
+	assert(t, list[1], OK, "10 teams", "")
+	assert(t, list[2], Warning, "1 of 10 bundled teams have all they need: missing ChatGPT login", "codex login")
+	own := filepath.Join(place.Config, "profiles")
+	for _, id := range []string{"codex-harness-team", "offline-demo"} {
+		from, err := fs.Sub(profiles.FS, id)
+		if err := errors.Join(err, os.CopyFS(filepath.Join(own, id), from)); err != nil {
+			t.Fatal(err)
 		}
 	}
-	want["offline-demo"] = OK
-	got := map[string]Verdict{}
-	for _, f := range list {
-		got[f.Check] = f.Verdict
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("profiles (-want +got):\n%s", diff)
-	}
-
-	var secrets strings.Builder
-	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY", "OPENCODE_API_KEY", "ZAI_CODING_API_KEY"} {
-		secrets.WriteString(name + "=x\n")
-	}
-	login := filepath.Join(place.Home, ".codex")
-	broken, copied := filepath.Join(place.Config, "profiles", "broken"), filepath.Join(place.Config, "profiles", "mine")
-	if err := errors.Join(
-		os.WriteFile(filepath.Join(place.Config, "credentials.env"), []byte(secrets.String()), 0o600),
-		os.MkdirAll(login, 0o700), os.WriteFile(filepath.Join(login, "auth.json"), []byte("{}"), 0o600),
-		os.MkdirAll(broken, 0o700), os.WriteFile(filepath.Join(broken, "profile.toml"), []byte("colour = 1\n"), 0o600),
-		os.CopyFS(copied, must(fs.Sub(profiles.FS, "offline-demo"))),
-	); err != nil {
+	broken := filepath.Join(own, "broken")
+	if err := errors.Join(os.Mkdir(broken, 0o700), os.WriteFile(filepath.Join(broken, "profile.toml"), []byte("colour = 1\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	p = newPatient(p.Input)
-	for _, f := range p.profiles(t.Context()).findings {
-		switch f.Check {
-		case "broken":
-			assert(t, f, Failed, "colour", "profile check")
-		case "ChatGPT login":
-			assert(t, f, OK, "share that of "+login+" by a link", "")
-		default:
-			assert(t, f, OK, "every route can be used", "")
-		}
-		delete(want, f.Check)
+	more := p.profiles(t.Context()).findings[len(list):]
+	if len(more) != 5 {
+		t.Fatalf("profiles of the user = %+v, want the broken one and two copies with their routes", more)
 	}
-	if len(want) > 0 {
-		t.Errorf("no finding of %v", want)
+	if got := more[0]; got.Check != "own broken" || got.Verdict != Failed || !strings.Contains(got.Reason, "colour") {
+		t.Errorf("finding = %+v, want the unknown key named", got)
+	}
+	assert(t, more[1], OK, "agents led by integrator", "")
+	assert(t, more[2], Warning, "integrator: missing ChatGPT login", "codex login")
+	assert(t, more[4], OK, "every role", "")
+	login := filepath.Join(place.Home, ".codex")
+	if err := errors.Join(os.Mkdir(login, 0o700), os.WriteFile(filepath.Join(login, "auth.json"), []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
 	}
 	for name, reason := range map[string]string{broken: "colour", "no-such-team": "no-such-team"} {
 		p.Profile = name
@@ -234,23 +219,17 @@ func TestProfiles(t *testing.T) {
 		if len(named) != 2 || named[1].Check != name {
 			t.Fatalf("profiles = %+v, want the login and the named profile alone", named)
 		}
+		assert(t, named[0], OK, "share that of "+login+" by a link", "")
 		assert(t, named[1], Failed, reason, "")
 	}
-
 	if err := os.WriteFile(filepath.Join(place.Config, "settings.toml"), []byte("auth_link_mode = \"copy\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p = newPatient(p.Input)
 	assert(t, p.judgeLogin(), Warning, "is copied into homes", "shared")
 	p.Profile, p.ground = "", noGround
-	assert(t, p.profiles(t.Context()).findings[1], Warning, "needs the folders", "again")
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
+	last := p.profiles(t.Context()).findings
+	assert(t, last[len(last)-1], Warning, "needs the folders", "again")
 }
 
 func TestGit(t *testing.T) {
@@ -316,7 +295,7 @@ func TestRunOnBadGround(t *testing.T) {
 	want := map[string]Verdict{
 		"machine platform": OK, "machine free space": Warning, "folders roots": Failed, "folders socket paths": Warning,
 		"git git": OK, "git workspace": Warning, "codex binary": Failed, "codex gate": Warning, "sandbox mmo-ro": Warning,
-		"sandbox mmo-rw": Warning, "profiles offline-demo": OK, "mcp handshake": Warning, "records store": Warning,
+		"sandbox mmo-rw": Warning, "profiles bundled": OK, "mcp handshake": Warning, "records store": Warning,
 	}
 	got := map[string]Finding{}
 	for _, f := range r.Findings {

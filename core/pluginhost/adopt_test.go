@@ -82,7 +82,7 @@ func TestAdoptOfTheDeadIsProven(t *testing.T) {
 	if err := h.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, p.Done(), "the plugin's end")
+	testkit.Await(t, p.Done(), "the plugin's end")
 	if _, err := pluginhost.Adopt(t.Context(), ref); !errors.Is(err, pluginhost.ErrGone) {
 		t.Errorf("Adopt of a killed plugin = %v, want an error that wraps ErrGone", err)
 	}
@@ -170,7 +170,7 @@ func TestSocketNeedsACertificate(t *testing.T) {
 
 // Whoever reads a plugin's output may go: writing to nobody does not end it.
 func TestPluginOutlivesItsReaders(t *testing.T) {
-	dir := privateDir(t)
+	dir := testkit.PrivateDir(t)
 	if err := plugins.WriteTLS(dir, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -212,12 +212,12 @@ func TestPluginOutlivesItsReaders(t *testing.T) {
 
 // The program says what it is when somebody starts it by hand.
 func TestPluginStartedByHand(t *testing.T) {
-	log := filepath.Join(privateDir(t), "log")
+	log := filepath.Join(testkit.PrivateDir(t), "log")
 	child, err := process.Start(process.Spec{Path: self(t), Env: []string{roleEnv + "=host"}, StderrPath: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait(t, child.Done(), "its end")
+	testkit.Await(t, child.Done(), "its end")
 	text, err := os.ReadFile(log)
 	if err != nil || child.State().ExitCode() != 1 || !strings.Contains(string(text), "this program is a plugin") {
 		t.Errorf("exit %d, %q, %v", child.State().ExitCode(), text, err)

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core/pluginhost"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 	"github.com/codex-mmo/codex-mmo/plugins"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
@@ -274,7 +274,7 @@ func self(t *testing.T) string {
 // specOf is the spec of a role with an instance folder and a log of its own.
 func specOf(t *testing.T, role string) *pluginhost.Spec {
 	t.Helper()
-	dir := privateDir(t)
+	dir := testkit.PrivateDir(t)
 	return &pluginhost.Spec{
 		Kind: "host", Path: self(t), Env: []string{roleEnv + "=" + role},
 		Dir: filepath.Join(dir, "i"), LogPath: filepath.Join(dir, "log"),
@@ -310,7 +310,7 @@ func retire(t *testing.T, p *pluginhost.Plugin) {
 	if err != nil || len(survivors) > 0 {
 		t.Errorf("Retire = %v, %v", survivors, err)
 	}
-	wait(t, p.Done(), "the plugin's end")
+	testkit.Await(t, p.Done(), "the plugin's end")
 }
 
 // startStarter runs the role starter for a spec and returns its process and
@@ -341,33 +341,4 @@ func startStarter(t *testing.T, spec *pluginhost.Spec) (*exec.Cmd, pluginhost.Re
 		}
 	})
 	return cmd, ref
-}
-
-// wait fails the test when an event does not come.
-func wait(t *testing.T, event <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-event:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("%s did not come in 10 s", what)
-	}
-}
-
-// privateDir is a short folder that is not below a world-writable one.
-func privateDir(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := filepath.Join(cache, "codex-mmo-test")
-	if err := os.MkdirAll(base, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(base, "p")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/pluginhost"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
 
@@ -302,7 +303,7 @@ func TestPluginEndsOnTerm(t *testing.T) {
 	if err := h.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, p.Done(), "the plugin's end")
+	testkit.Await(t, p.Done(), "the plugin's end")
 	if _, err := stream.Recv(); err == nil {
 		t.Error("the stream goes on")
 	}
@@ -345,7 +346,7 @@ func TestPluginEndsAtTheSecondTerm(t *testing.T) {
 	if err := h.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, p.Done(), "the plugin's end")
+	testkit.Await(t, p.Done(), "the plugin's end")
 }
 
 // A plugin that ends itself still answers the call that made it end.
@@ -355,7 +356,7 @@ func TestPluginEndsItself(t *testing.T) {
 	if err != nil || !answer.GetEngineWasRunning() {
 		t.Errorf("Stop = %v, %v", answer, err)
 	}
-	wait(t, p.Done(), "the plugin's end")
+	testkit.Await(t, p.Done(), "the plugin's end")
 }
 
 func TestRetireEndsDescendantsAndFolder(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // The end of a process that is nobody's child here is an event.
@@ -13,7 +14,7 @@ import (
 // Spec: A036 (an adopted process)
 func TestHandleSeesTheEndOfAForeignProcess(t *testing.T) {
 	leader, line := start(t, "gone", nil)
-	wait(t, leader.Done(), "the leader's end")
+	testkit.Await(t, leader.Done(), "the leader's end")
 	foreign := identities(t, line)[0]
 	if parent, err := process.Parent(foreign.PID); err != nil || parent == leader.Identity().PID {
 		t.Fatalf("Parent(%v) = %d, %v, want another", foreign, parent, err)
@@ -34,7 +35,7 @@ func TestHandleSeesTheEndOfAForeignProcess(t *testing.T) {
 	if err := h.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, h.Done(), "Done")
+	testkit.Await(t, h.Done(), "Done")
 	if err := h.Signal(syscall.SIGTERM); !errors.Is(err, process.ErrGone) {
 		t.Errorf("Signal after the end = %v, want an error that wraps ErrGone", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // A pid alone is never enough.
@@ -54,7 +55,7 @@ func TestIdentityRequiresMatchingStartToken(t *testing.T) {
 
 // The command may hold anything, also what looks like further fields.
 func TestLookupOfHostileCommand(t *testing.T) {
-	path := filepath.Join(privateDir(t), ") Z 1 2 3 (")
+	path := filepath.Join(testkit.PrivateDir(t), ") Z 1 2 3 (")
 	copyFile(t, self(t), path)
 	cmd := exec.Command(path)
 	cmd.Env = []string{roleEnv + "=sleep"}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // roleEnv makes the test binary play one of the processes that a test needs.
@@ -222,17 +222,7 @@ func kill(t *testing.T, id process.Identity) {
 	}
 	defer func() { _ = h.Close() }()
 	_ = h.Signal(syscall.SIGKILL)
-	wait(t, h.Done(), "the end of "+id.String())
-}
-
-// wait fails the test when an event does not come.
-func wait(t *testing.T, event <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-event:
-	case <-time.After(10 * time.Second):
-		t.Fatalf("%s did not come in 10 s", what)
-	}
+	testkit.Await(t, h.Done(), "the end of "+id.String())
 }
 
 // assertGone fails for each process that lives.
@@ -243,23 +233,4 @@ func assertGone(t *testing.T, ids ...process.Identity) {
 			t.Errorf("%v is alive", id)
 		}
 	}
-}
-
-// privateDir is a folder that is not below a world-writable one.
-func privateDir(t *testing.T) string {
-	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := filepath.Join(cache, "codex-mmo-test")
-	if err := os.MkdirAll(base, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp(base, "process-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }

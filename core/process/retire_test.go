@@ -15,6 +15,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // What is left in the group is ended, and so is what left the session.
@@ -39,7 +40,7 @@ func TestRetireSweepsDescendants(t *testing.T) {
 func TestRetireSweepsTheOrphansOfAnExitedLeader(t *testing.T) {
 	const mark = "ar_test0orphan/3"
 	leader, line := start(t, "gone", func(s *process.Spec) { s.Env = append(s.Env, process.MarkEnv+"="+mark) })
-	wait(t, leader.Done(), "the leader's end")
+	testkit.Await(t, leader.Done(), "the leader's end")
 	grouped, left := identities(t, line)[0], identities(t, line)[1]
 	marked, _ := start(t, "stubborn", func(s *process.Spec) { s.Env = append(s.Env, process.MarkEnv+"="+mark) })
 
@@ -68,7 +69,7 @@ func TestRetireSweepsTheOrphansOfAnExitedLeader(t *testing.T) {
 // Spec: R044 (the processes)
 func TestSubreaperFindsWhatLeftSessionAndMark(t *testing.T) {
 	host, line := start(t, "subreaper", nil)
-	wait(t, host.Done(), "the host's end")
+	testkit.Await(t, host.Done(), "the host's end")
 	fields := strings.Fields(line)
 	if len(fields) != 4 || fields[2] != "0" || fields[3] != "<nil>" {
 		t.Fatalf("host printed %q, want two pids, 0 survivors and no error", line)
@@ -98,7 +99,7 @@ func TestRetireIsPoliteFirst(t *testing.T) {
 	if _, err := process.Retire(t.Context(), child.Identity(), opts); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, child.Done(), "the child's end")
+	testkit.Await(t, child.Done(), "the child's end")
 	if code := child.State().ExitCode(); code != 0 {
 		t.Errorf("exit code = %d, want 0: it was killed", code)
 	}

@@ -14,12 +14,13 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // Spec: A036
 func TestChildIsReapedInTheBackground(t *testing.T) {
 	child, _ := start(t, "exit", nil)
-	wait(t, child.Done(), "the child's end")
+	testkit.Await(t, child.Done(), "the child's end")
 	if state := child.State(); state == nil || state.ExitCode() != 0 {
 		t.Errorf("State = %v, want exit code 0", state)
 	}
@@ -93,7 +94,7 @@ func TestStartChecksTheDigest(t *testing.T) {
 // TestStartTrustsAnUnchangedFile: a file that was found to have its digest is
 // read again only once it has changed.
 func TestStartTrustsAnUnchangedFile(t *testing.T) {
-	path := filepath.Join(privateDir(t), "binary")
+	path := filepath.Join(testkit.PrivateDir(t), "binary")
 	data, err := os.ReadFile(self(t))
 	if err != nil {
 		t.Fatal(err)
@@ -128,7 +129,7 @@ func TestStartTrustsAnUnchangedFile(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
-	dir := privateDir(t)
+	dir := testkit.PrivateDir(t)
 	script := filepath.Join(dir, "script")
 	fifo := filepath.Join(dir, "fifo")
 	link := filepath.Join(dir, "link")
@@ -167,7 +168,7 @@ func TestStartRefuses(t *testing.T) {
 }
 
 func TestStartLogsPrivately(t *testing.T) {
-	log := filepath.Join(privateDir(t), "log")
+	log := filepath.Join(testkit.PrivateDir(t), "log")
 	if err := os.WriteFile(log, []byte("before\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestStartLogsPrivately(t *testing.T) {
 		s.Env = []string{roleEnv + "=unknown", "GOTRACEBACK=none"}
 		s.StderrPath = log
 	})
-	wait(t, child.Done(), "the child's end")
+	testkit.Await(t, child.Done(), "the child's end")
 	info, err := os.Stat(log)
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
+	"github.com/codex-mmo/codex-mmo/profiles"
 )
 
 // put writes a file below dir, with folders as needed.
@@ -383,4 +384,17 @@ func FuzzCredentials(f *testing.F) {
 		_, _ = profile.LoadSettings(config)
 		_ = profile.SetActive(config, "x")
 	})
+}
+
+// A value that the snapshot calls otherwise than the file has its origin, too.
+func TestOriginOfAnEffort(t *testing.T) {
+	values, err := profile.Resolve(t.Context(), &profile.CompileInput{Name: "codex-harness-team", Bundled: profiles.FS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range values {
+		if v.Key == "agents.integrator.effort" && v.Origin.Line == 0 {
+			t.Errorf("%s = %s comes from %s", v.Key, v.Value, v.Origin)
+		}
+	}
 }

@@ -341,7 +341,7 @@ func TestWhereProfilesAre(t *testing.T) {
 // A snapshot is kept whole, suffices without its source, and is hashed again at
 // each use: a change of the same length is found.
 //
-// Spec: R022
+// Spec: R019, R022
 func TestSnapshotOnDisk(t *testing.T) {
 	state := testkit.PrivateDir(t)
 	s := compile(t, &profile.CompileInput{Name: "team", Bundled: files()})

@@ -76,6 +76,9 @@ func (c *compiler) originOf(path []string) Origin {
 	if key, ok := written[path[0]]; ok {
 		path = []string{key}
 	}
+	if len(path) == 3 && path[0] == "agents" && path[2] == "effort" {
+		path = []string{path[0], path[1], "reasoning_effort"}
+	}
 	if at := t.at(path...); at != nil {
 		return at.origin
 	}

@@ -95,25 +95,25 @@ type shortWriter struct{ w io.Writer }
 
 func (s shortWriter) Write(p []byte) (int, error) { return s.w.Write(p[:min(len(p), 5)]) }
 
-// Spec: A063.
-func TestAppendJSONLShortWrites(t *testing.T) {
-	path := filepath.Join(testkit.PrivateDir(t), "rows.jsonl")
+// Lines that are appended at the same time come one after the other, each whole,
+// also when the system takes a few bytes at a time.
+//
+// Spec: A063 (short writes; that there is one writer, TestLog shows)
+func TestAppendShortWrites(t *testing.T) {
+	l := openedLog(t)
+	l.out = shortWriter{l.file}
 	var wg sync.WaitGroup
 	for i := range 12 {
 		wg.Go(func() {
 			row := map[string]any{"writer": i, "text": strings.Repeat("x", 100)}
-			if err := appendJSONL(path, row, func(f *os.File) io.Writer { return shortWriter{f} }); err != nil {
+			if err := l.Append(row); err != nil {
 				t.Errorf("writer %d: %v", i, err)
 			}
 		})
 	}
 	wg.Wait()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	seen := map[int]bool{}
-	for line := range strings.Lines(string(data)) {
+	for line := range strings.Lines(contentOf(t, l)) {
 		var row struct {
 			Writer int
 			Text   string
@@ -126,6 +126,29 @@ func TestAppendJSONLShortWrites(t *testing.T) {
 	if len(seen) != 12 {
 		t.Errorf("%d intact records, want 12", len(seen))
 	}
+}
+
+func openedLog(t *testing.T) *Log {
+	t.Helper()
+	l, err := OpenLog(filepath.Join(testkit.PrivateDir(t), "rows.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// contentOf returns the file's text, which must be as long as the log says.
+func contentOf(t *testing.T, l *Log) string {
+	t.Helper()
+	data, err := os.ReadFile(l.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(data)) != l.Size() {
+		t.Errorf("the file has %d bytes, the log says %d", len(data), l.Size())
+	}
+	return string(data)
 }
 
 // fullDisk takes some bytes and then fails.
@@ -147,21 +170,28 @@ func (d *fullDisk) Write(p []byte) (int, error) {
 
 // A write that fails in its middle leaves the lines that were there.
 func TestAppendFullDisk(t *testing.T) {
-	path := filepath.Join(testkit.PrivateDir(t), "rows.jsonl")
-	if err := AppendJSONL(path, map[string]int{"n": 1}); err != nil {
-		t.Fatal(err)
-	}
-	err := appendJSONL(path, map[string]int{"n": 2}, func(f *os.File) io.Writer { return &fullDisk{w: f, room: 3} })
-	if !errors.Is(err, errFull) || core.KindOf(err) != core.KindOS {
-		t.Errorf("appendJSONL = %v, want an OSError of the full disk", err)
-	}
-	err = appendJSONL(path, 3, func(*os.File) io.Writer { return stuckWriter{} })
-	if !errors.Is(err, io.ErrShortWrite) {
-		t.Errorf("appendJSONL on a writer that takes nothing = %v, want a short write", err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil || string(data) != "{\"n\":1}\n" {
-		t.Errorf("the file holds %q, %v, want the first line", data, err)
+	for name, tt := range map[string]struct {
+		out  func(*os.File) io.Writer
+		want error
+	}{
+		"a full disk":               {func(f *os.File) io.Writer { return &fullDisk{w: f, room: 3} }, errFull},
+		"a file that takes nothing": {func(*os.File) io.Writer { return stuckWriter{} }, io.ErrShortWrite},
+	} {
+		l := openedLog(t)
+		if err := l.Append(map[string]int{"n": 1}); err != nil {
+			t.Fatal(err)
+		}
+		l.out = tt.out(l.file)
+		if err := l.Append(map[string]int{"n": 2}); !errors.Is(err, tt.want) || core.KindOf(err) != core.KindOS {
+			t.Errorf("Append on %s = %v, want an OSError of %v", name, err, tt.want)
+		}
+		l.out = l.file
+		if err := l.Append(3); !errors.Is(err, tt.want) {
+			t.Errorf("Append after %s = %v, want the same error again", name, err)
+		}
+		if got := contentOf(t, l); got != "{\"n\":1}\n" {
+			t.Errorf("after %s the file holds %q, want the first line", name, got)
+		}
 	}
 }
 

@@ -20,8 +20,9 @@ type Log struct {
 
 	mu     sync.Mutex // over all below
 	file   *os.File
-	size   int64 // bytes; all whole lines
-	failed error // first write or sync that failed; the log takes nothing after it
+	out    io.Writer // the file; tests put one before it that takes little
+	size   int64     // bytes; all whole lines
+	failed error     // first write or sync that failed; the log takes nothing after it
 }
 
 // OpenLog opens the log for its one writer, made when it is absent. A second
@@ -51,7 +52,7 @@ func ownLog(f *os.File) (*Log, error) {
 	if err != nil {
 		return nil, core.Errorf(core.KindOS, "repairing %s: %w", f.Name(), err)
 	}
-	return &Log{path: f.Name(), file: f, size: size}, nil
+	return &Log{path: f.Name(), file: f, out: f, size: size}, nil
 }
 
 // Append adds one line. When it fails the log holds the lines it had before.
@@ -67,7 +68,7 @@ func (l *Log) Append(v any) error {
 	if l.failed != nil {
 		return l.failed
 	}
-	n, err := appendAt(l.file, l.size, line, l.file)
+	n, err := appendAt(l.file, l.size, line, l.out)
 	l.size += n
 	if err != nil {
 		l.failed = core.Errorf(core.KindOS, "appending to %s: %w", l.path, err)
@@ -122,41 +123,6 @@ func (l *Log) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.file.Close()
-}
-
-// AppendJSONL adds one line to a file that several processes append to, and
-// brings it to disk. Writers take turns. A value that can't be encoded creates
-// nothing.
-func AppendJSONL(path string, v any) error {
-	return appendJSONL(path, v, func(f *os.File) io.Writer { return f })
-}
-
-// appendJSONL has the writer over the file as a parameter, so that a test can
-// make it write less than it was given.
-func appendJSONL(path string, v any, over func(*os.File) io.Writer) (err error) {
-	line, err := encodeLine(path, v)
-	if err != nil {
-		return err
-	}
-	f, err := openPrivate(path, os.O_RDWR|os.O_CREATE)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Close()) }() // closing ends the lock
-	if err := flockWait(f, unix.LOCK_EX); err != nil {
-		return core.Errorf(core.KindOS, "locking %s: %w", path, err)
-	}
-	size, err := cutTornLine(f)
-	if err == nil {
-		_, err = appendAt(f, size, line, over(f))
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err != nil {
-		return core.Errorf(core.KindOS, "appending to %s: %w", path, err)
-	}
-	return nil
 }
 
 func encodeLine(path string, v any) ([]byte, error) {

@@ -39,14 +39,23 @@ const (
 	colPayload = "payload"
 )
 
-// jsonFields returns the JSON keys of a record type.
+// jsonFields returns the JSON keys of a record type, those of embedded structs
+// among them.
 func jsonFields[T any]() map[string]struct{} {
 	fields := map[string]struct{}{}
-	for f := range reflect.TypeFor[T]().Fields() {
+	addFields(fields, reflect.TypeFor[T]())
+	return fields
+}
+
+func addFields(fields map[string]struct{}, t reflect.Type) {
+	for f := range t.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" {
+			addFields(fields, f.Type)
+			continue
+		}
 		fields[name] = struct{}{}
 	}
-	return fields
 }
 
 func (t *table[T]) key() string { return t.columns[0].name }

@@ -68,6 +68,17 @@ type Session struct {
 
 	// Client is the terminal that is attached; nil when there is none.
 	Client *Process `json:"client,omitempty"`
+	// ColdPausePending says that a cold pause was asked for and its processes
+	// are not known to be gone yet.
+	ColdPausePending bool       `json:"cold_pause_pending,omitempty"`
+	PausedJobIDs     []string   `json:"paused_job_ids,omitempty"` // paused with the session, taken up with it
+	CompactedAt      *time.Time `json:"root_compacted_at,omitempty"`
+	CompactionError  string     `json:"root_compaction_error,omitempty"`
+	ResumeError      string     `json:"resume_error,omitempty"` // why the last resume failed
+
+	RootMode string `json:"root_execution_mode"` // turn, goal
+	RootThread
+
 	// Wakes counts the turns that the supervisor started to tell the root of
 	// its workers.
 	Wakes int `json:"wakes,omitempty"`
@@ -79,10 +90,13 @@ type Session struct {
 	// RootDone says that the root's last turn is over and no other is on its
 	// way; a session without a screen ends with RootOutcome (a session status)
 	// once its jobs have ended and the root was told of them.
-	RootDone    bool   `json:"root_done,omitempty"`
-	RootOutcome string `json:"root_outcome,omitempty"`
-	Deferred    bool   `json:"root_completion_deferred,omitempty"`
-	Tainted     bool   `json:"tainted,omitempty"`
+	RootDone     bool     `json:"root_done,omitempty"`
+	RootOutcome  string   `json:"root_outcome,omitempty"`
+	Deferred     bool     `json:"root_completion_deferred,omitempty"`
+	DeferredJobs []string `json:"root_completion_deferred_jobs,omitempty"` // that it waits for
+
+	Tainted      bool          `json:"tainted,omitempty"`
+	TaintReasons []TaintReason `json:"taint_reasons,omitempty"`
 
 	Error   string   `json:"error,omitempty"`
 	Failure *Failure `json:"failure,omitempty"`
@@ -103,12 +117,50 @@ type Home struct {
 	SkillSHA256      string            `json:"orchestration_skill_sha256,omitempty"`
 	Catalog          string            `json:"model_catalog_json,omitempty"` // path
 	CatalogSHA256    string            `json:"model_catalog_sha256,omitempty"`
-	NativeAgentFiles map[string]string `json:"native_agent_files,omitempty"` // agent id -> path
-	DirectHeaderEnvs []string          `json:"direct_header_envs,omitempty"` // names of the route's secrets
-	ToolEnvs         []string          `json:"tool_mcp_envs,omitempty"`      // names of the tool servers' secrets
-	ToolHTTPEnvs     []string          `json:"tool_mcp_http_envs,omitempty"` // of these, sent in HTTP headers
-	CommandFlags     []string          `json:"command_flags,omitempty"`      // of its app-server
+	NativeAgentFiles map[string]string `json:"native_agent_files,omitempty"`  // agent id -> path
+	NativeAgentSHA   map[string]string `json:"native_agent_sha256,omitempty"` // agent id -> digest of that file
+	DirectHeaderEnvs []string          `json:"direct_header_envs,omitempty"`  // names of the route's secrets
+	ToolEnvs         []string          `json:"tool_mcp_envs,omitempty"`       // names of the tool servers' secrets
+	ToolHTTPEnvs     []string          `json:"tool_mcp_http_envs,omitempty"`  // of these, sent in HTTP headers
+	CommandFlags     []string          `json:"command_flags,omitempty"`       // of its app-server
 	Warnings         []string          `json:"warnings,omitempty"`
+}
+
+// TaintReason is one reason why isolation or integration could not be
+// guaranteed.
+type TaintReason struct {
+	At     time.Time `json:"at"`
+	JobID  string    `json:"job_id,omitempty"`
+	Reason string    `json:"reason"`
+}
+
+// RootThread says which thread is the root, and which were before it. The run
+// mirrors it.
+type RootThread struct {
+	ThreadID   string            `json:"root_thread_id,omitempty"`
+	Generation int               `json:"root_thread_generation,omitempty"` // of the lineage, from 1; 0: no thread yet
+	Lineage    []LineageEntry    `json:"root_thread_lineage,omitempty"`
+	Transition *ThreadTransition `json:"root_thread_transition,omitempty"` // staged, not committed yet
+}
+
+// LineageEntry is one thread that is or was the root.
+type LineageEntry struct {
+	Generation        int        `json:"generation"`
+	ThreadID          string     `json:"thread_id"`
+	CodexSessionID    string     `json:"codex_session_id"`
+	AdoptedAt         time.Time  `json:"adopted_at"`
+	Reason            string     `json:"reason"` // initial, fresh_context, fork
+	SupersededAt      *time.Time `json:"superseded_at,omitempty"`
+	SuccessorThreadID string     `json:"successor_thread_id,omitempty"`
+}
+
+// ThreadTransition is a change of the root's thread that has been seen.
+type ThreadTransition struct {
+	FromThreadID string    `json:"from_thread_id"`
+	ToThreadID   string    `json:"to_thread_id"`
+	Generation   int       `json:"generation"` // of ToThreadID
+	ObservedAt   time.Time `json:"observed_at"`
+	Reason       string    `json:"reason"`
 }
 
 // CodexPin is the Codex that the session uses and nothing else.
@@ -148,6 +200,7 @@ type Run struct {
 	Kind           string             `json:"kind"`     // initial
 	Status         core.SessionStatus `json:"status"`   // mirrors the session
 	CreatedAt      time.Time          `json:"created_at"`
+	RootThread
 }
 
 // Job is one task given to one agent role.
@@ -188,14 +241,14 @@ type Job struct {
 	ResultKind  core.ResultKind  `json:"result_kind,omitempty"`
 	ResultState core.ResultState `json:"result_state,omitempty"`
 
-	Inbox           InboxState  `json:"inbox,omitempty"`
-	ControlRevision uint64      `json:"control_revision"`
-	CancelReason    string      `json:"cancel_reason,omitempty"`
-	RolledBack      bool        `json:"atomic_batch_rolled_back,omitempty"`
-	Error           string      `json:"error,omitempty"`
-	Warning         string      `json:"warning,omitempty"`
-	Failure         *Failure    `json:"failure,omitempty"`
-	Usage           *TokenUsage `json:"usage,omitempty"`
+	Inbox            InboxState  `json:"inbox,omitempty"`
+	ColdPausePending bool        `json:"cold_pause_pending,omitempty"`
+	CancelReason     string      `json:"cancel_reason,omitempty"`
+	RolledBack       bool        `json:"atomic_batch_rolled_back,omitempty"`
+	Error            string      `json:"error,omitempty"`
+	Warning          string      `json:"warning,omitempty"`
+	Failure          *Failure    `json:"failure,omitempty"`
+	Usage            *TokenUsage `json:"usage,omitempty"`
 }
 
 // Worktree names a writing job's working tree (see core/workspace).
@@ -282,6 +335,66 @@ type AgentRun struct {
 	RecoveryAttempts int       `json:"recovery_attempts"`
 	RecoveryError    string    `json:"recovery_error,omitempty"`
 	OpenedAt         time.Time `json:"opened_at,omitzero"`
+
+	// ControlRevision counts the controls that the agent was given; the last
+	// one's action and what became of it stand beside it.
+	ControlRevision   uint64        `json:"control_revision"`
+	LastControlAction string        `json:"last_control_action,omitempty"`
+	LastControlStatus ControlStatus `json:"last_control_status,omitempty"`
+
+	// Holding says that the agent does nothing until it is told to go on: its
+	// turn was interrupted on request.
+	Holding        bool             `json:"holding,omitempty"`
+	CompactPending bool             `json:"compact_pending,omitempty"` // at the turn's end
+	Effort         string           `json:"effort,omitempty"`          // chosen by set_effort; empty: the role's
+	Pending        []PendingRequest `json:"pending_requests,omitempty"`
+	Goal           *Goal            `json:"goal,omitempty"` // nil in mode turn
+}
+
+// Goal is what a thread in mode goal works for.
+type Goal struct {
+	Objective        string `json:"goal_objective"`    // at most 4000 code points
+	Status           string `json:"goal_status"`       // the engine's word: paused, active, complete…
+	TokenBudget      int64  `json:"goal_token_budget"` //
+	BootstrapPending bool   `json:"goal_bootstrap_pending,omitempty"`
+	Finalizing       bool   `json:"finalizing,omitempty"` // its work is done; the result is being asked for
+}
+
+// PendingRequest is something that the engine asked and waits for.
+type PendingRequest struct {
+	Key       string    `json:"key"`        // integer:1, string:abc
+	RequestID string    `json:"request_id"` // JSON text of the engine's id
+	Method    string    `json:"method"`
+	ThreadID  string    `json:"thread_id"`
+	TurnID    string    `json:"turn_id,omitempty"`
+	Params    string    `json:"params"` // JSON, bounded
+	AskedAt   time.Time `json:"asked_at"`
+}
+
+// ControlStatus is what became of a control.
+type ControlStatus string
+
+// What can become of a control. Unknown is told as such.
+const (
+	ControlPending  ControlStatus = "pending"
+	ControlApplied  ControlStatus = "applied"
+	ControlRejected ControlStatus = "rejected"
+	ControlUnknown  ControlStatus = "delivery_unknown"
+)
+
+// Control is one instruction that an agent was given, under the revision that
+// it made.
+type Control struct {
+	ControlID string        `json:"control_id"` // agent run ref/revision
+	SessionID string        `json:"session_id"`
+	AgentRef  string        `json:"agent_run_ref"`
+	Revision  uint64        `json:"revision"` // from 1
+	Action    string        `json:"action"`
+	Caller    string        `json:"caller"`
+	Status    ControlStatus `json:"status"`
+	Error     string        `json:"error,omitempty"`
+	At        time.Time     `json:"at"`
+	SettledAt *time.Time    `json:"settled_at,omitempty"`
 }
 
 // HostRef is how to reach a host plugin's process again.
@@ -311,16 +424,19 @@ const (
 // Input is one text given to a thread: the ledger that keeps "never sent
 // twice".
 type Input struct {
-	InputID   string     `json:"input_id"` // also the engine's client id of the message
-	SessionID string     `json:"session_id"`
-	AgentRef  string     `json:"agent_run_ref"`
-	Seq       int64      `json:"seq"`    // order within the agent run, from 1
-	Origin    string     `json:"origin"` // task, recovery, inbox, operator
-	Text      string     `json:"text"`
-	State     InputState `json:"state"`
-	TurnID    string     `json:"turn_id,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
-	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	InputID   string `json:"input_id"` // also the engine's client id of the message
+	SessionID string `json:"session_id"`
+	AgentRef  string `json:"agent_run_ref"`
+	Seq       int64  `json:"seq"`    // order within the agent run, from 1
+	Origin    string `json:"origin"` // task, recovery, inbox, control
+	// ControlRevision is the revision of the control that the input carries out;
+	// 0 for others.
+	ControlRevision uint64     `json:"control_revision,omitempty"`
+	Text            string     `json:"text"`
+	State           InputState `json:"state"`
+	TurnID          string     `json:"turn_id,omitempty"`
+	CreatedAt       time.Time  `json:"created_at"`
+	EndedAt         *time.Time `json:"ended_at,omitempty"`
 	// TurnStatus is the engine's word for how the turn ended: completed,
 	// failed, interrupted.
 	TurnStatus string `json:"turn_status,omitempty"`

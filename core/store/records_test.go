@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -222,8 +223,17 @@ func TestCapabilities(t *testing.T) {
 		return &store.Capability{TokenSHA256: strings.Repeat(c, 64), SessionID: "s1", AgentRef: "ar_root-s1", Kind: "caller", CreatedAt: created}
 	}
 	revoked := created.Add(time.Minute)
+	update(t, s, func(tx *store.Tx) error { return all(tx.PutCapability(token("a")), tx.PutCapability(token("b"))) })
 	update(t, s, func(tx *store.Tx) error {
-		return all(tx.PutCapability(token("a")), tx.PutCapability(token("b")), tx.RevokeCapabilities("ar_root-s1", revoked))
+		list, err := tx.Capabilities("ar_root-s1")
+		if len(list) != 2 {
+			t.Errorf("Capabilities = %d tokens, want 2", len(list))
+		}
+		for _, c := range list {
+			c.RevokedAt = &revoked
+			err = errors.Join(err, tx.PutCapability(c))
+		}
+		return err
 	})
 	view(t, s, func(tx *store.Tx) error {
 		c, err := tx.CapabilityByHash(strings.Repeat("b", 64))

@@ -10,7 +10,7 @@ import (
 
 // migrations hold one step a database version: step i brings version i to
 // i+1. Within a state package steps only add.
-var migrations = []string{schemaV1}
+var migrations = []string{schemaV1, schemaControls}
 
 // schemaV1 is the first layout. Foreign keys are deferred, so that the rows of
 // one transaction may be written in any order. Column lock_key and units are
@@ -150,6 +150,20 @@ CREATE TABLE spawn_keys (
 	response    TEXT NOT NULL CHECK (json_valid(response)),
 	PRIMARY KEY (session_id, request_key)
 ) STRICT, WITHOUT ROWID;
+`
+
+// schemaControls adds the controls that agents were given, by the revision that
+// each made.
+const schemaControls = `
+CREATE TABLE controls (
+	control_id TEXT PRIMARY KEY NOT NULL,
+	session_id TEXT NOT NULL REFERENCES sessions DEFERRABLE INITIALLY DEFERRED,
+	agent_ref  TEXT NOT NULL REFERENCES agent_runs DEFERRABLE INITIALLY DEFERRED,
+	revision   INTEGER NOT NULL CHECK (revision >= 1),
+	status     TEXT NOT NULL CHECK (status IN ('pending', 'applied', 'rejected', 'delivery_unknown')),
+	payload    TEXT NOT NULL CHECK (json_valid(payload))
+) STRICT;
+CREATE UNIQUE INDEX controls_in_order ON controls (agent_ref, revision);
 `
 
 func quoted[S ~string](table map[S][]S) string {

@@ -20,12 +20,12 @@ var sessionTable = &table[Session]{
 		{"last_active_at", false, func(s *Session) any { return stampTime(s.LastActiveAt) }},
 	},
 	extra: []string{"epoch", "telemetry", "lock_key", "units"},
-	valid: func(s *Session) bool { return s.RunSequence == 1 },
+	valid: func(s *Session) bool { return s.RunSequence == 1 && s.RootThread.problem() == "" },
 	check: func(_ row, fields map[string]json.RawMessage) string {
 		if got := string(fields["run_sequence"]); got != "1" {
 			return "run sequence must be exactly 1"
 		}
-		return ""
+		return lineageProblem(fields)
 	},
 }
 
@@ -134,5 +134,17 @@ var launchTable = &table[Launch]{
 		{"owner", false, func(l *Launch) any { return l.Owner }},
 		{"role", false, func(l *Launch) any { return l.Role }},
 		{"ended", false, func(l *Launch) any { return flag(l.EndedAt != nil) }},
+	},
+}
+
+var controlTable = &table[Control]{
+	name: "controls", noun: "control",
+	fields: jsonFields[Control](),
+	columns: []column[Control]{
+		{"control_id", true, func(c *Control) any { return c.ControlID }},
+		{"session_id", true, func(c *Control) any { return c.SessionID }},
+		{"agent_ref", true, func(c *Control) any { return c.AgentRef }},
+		{"revision", true, func(c *Control) any { return int64(c.Revision) }},
+		{"status", false, func(c *Control) any { return string(c.Status) }},
 	},
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -124,24 +125,6 @@ func (t *Tx) Capabilities(agentRef string) ([]*Capability, error) {
 	return capabilityTable.list(t, "WHERE agent_ref = ?", []any{agentRef}, refuse)
 }
 
-// RevokeCapabilities revokes all tokens of an agent run.
-func (t *Tx) RevokeCapabilities(agentRef string, at time.Time) error {
-	list, err := t.Capabilities(agentRef)
-	if err != nil {
-		return err
-	}
-	for _, c := range list {
-		if c.RevokedAt != nil {
-			continue
-		}
-		c.RevokedAt = &at
-		if err := capabilityTable.put(t, c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Gateway reads the record of the gateway that serves the hash.
 func (t *Tx) Gateway(hash string) (*Gateway, error) { return gatewayTable.get(t, hash) }
 
@@ -203,4 +186,42 @@ func (t *Tx) SpawnKey(session, key string) (response []byte, found bool, err err
 func (t *Tx) PutSpawnKey(session, key string, response []byte) error {
 	return t.exec(`INSERT INTO spawn_keys (session_id, request_key, response) VALUES (?, ?, ?)
 		ON CONFLICT DO UPDATE SET response = excluded.response`, session, key, string(response))
+}
+
+// AppendControl records a control that is about to be delivered, under the next
+// revision of its agent run, which the caller has taken.
+func (t *Tx) AppendControl(c *Control) error {
+	c.ControlID = controlID(c.AgentRef, c.Revision)
+	if c.Status != ControlPending {
+		return core.Errorf(core.KindValue, "control %s begins as %s, not %q", c.ControlID, ControlPending, c.Status)
+	}
+	old, err := absent(controlTable.get(t, c.ControlID))
+	if err != nil {
+		return err
+	}
+	if old != nil {
+		return core.Errorf(core.KindRuntime, "control %s is there already", c.ControlID)
+	}
+	return controlTable.put(t, c)
+}
+
+// SettleControl records what became of a control, once. It reports whether the
+// control was pending: another revision, or one that was settled before, is left
+// as it is.
+func (t *Tx) SettleControl(agentRef string, revision uint64, status ControlStatus, problem string, at time.Time) (bool, error) {
+	c, err := absent(controlTable.get(t, controlID(agentRef, revision)))
+	if err != nil || c == nil || c.Status != ControlPending {
+		return false, err
+	}
+	c.Status, c.Error, c.SettledAt = status, problem, &at
+	return true, controlTable.put(t, c)
+}
+
+// Controls lists the controls that an agent run was given, oldest first.
+func (t *Tx) Controls(agentRef string) ([]*Control, error) {
+	return controlTable.list(t, "WHERE agent_ref = ?", []any{agentRef}, refuse)
+}
+
+func controlID(agentRef string, revision uint64) string {
+	return fmt.Sprintf("%s/%d", agentRef, revision)
 }

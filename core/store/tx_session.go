@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -54,7 +55,7 @@ func (t *Tx) PutSession(s *Session) error {
 	if err := sessionTable.put(t, s); err != nil {
 		return err
 	}
-	if old == nil || old.Status == s.Status {
+	if old == nil || old.Status == s.Status && reflect.DeepEqual(old.RootThread, s.RootThread) {
 		return nil
 	}
 	return t.mirror(s)
@@ -70,17 +71,20 @@ func checkSession(s *Session) error {
 	if s.RunSequence != 1 {
 		return core.Errorf(core.KindValue, "session %s: run sequence must be exactly 1", s.SessionID)
 	}
+	if problem := s.RootThread.problem(); problem != "" {
+		return core.Errorf(core.KindValue, "session %s: %s", s.SessionID, problem)
+	}
 	return stamp("session", s.SessionID, &s.SchemaVersion, &s.PackageVersion)
 }
 
-// mirror gives the session's run the session's status.
+// mirror gives the session's run the session's status and threads.
 func (t *Tx) mirror(s *Session) error {
 	runs, err := t.runsOf(s.SessionID)
 	if err != nil {
 		return err
 	}
 	for _, run := range runs {
-		run.Status = s.Status
+		run.Status, run.RootThread = s.Status, s.RootThread
 		if err := runTable.put(t, run); err != nil {
 			return err
 		}

@@ -8,14 +8,17 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/store"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // childEnv names the database for a copy of the test binary that writes and
@@ -193,6 +196,46 @@ func TestKilledWriter(t *testing.T) {
 		list, err := tx.Sessions(store.SessionFilter{Strict: true})
 		if err == nil && len(list) != 2 {
 			t.Errorf("Sessions = %v, want s1 and s2", list)
+		}
+		return err
+	})
+}
+
+// A fault that is armed refuses the one write it names, with all of its
+// transaction, and nothing else.
+func TestFaultRefusesOneKindOfWrite(t *testing.T) {
+	s, path := open(t)
+	seed(t, s, "s1")
+	fault := testkit.Fault{Name: "full", Table: "jobs", On: "UPDATE", When: "NEW.status = 'completed'", Message: "it's full"}
+	damage(t, path, fault.SQL())
+	become := func(status core.JobStatus) func(*store.Tx) error {
+		return func(tx *store.Tx) error {
+			j := job("j-s1", "s1")
+			j.Status = status
+			return all(tx.Audit(&store.Audit{At: created, Event: "to " + string(status), SessionID: "s1"}), tx.PutJob(j))
+		}
+	}
+	update(t, s, become(core.JobRunning))
+	if err := s.Update(t.Context(), become(core.JobCompleted)); err == nil || !strings.Contains(err.Error(), "it's full") {
+		t.Errorf("the write that was to fail = %v, want the fault's message", err)
+	}
+	view(t, s, func(tx *store.Tx) error {
+		j, err := tx.Job("j-s1")
+		if err == nil && j.Status != core.JobRunning {
+			t.Errorf("after the fault the job is %s, want running", j.Status)
+		}
+		return err
+	})
+	damage(t, path, fault.Disarm())
+	update(t, s, become(core.JobCompleted))
+	view(t, s, func(tx *store.Tx) error {
+		list, err := tx.AuditRows("s1", 0, 10)
+		var got []string
+		for _, a := range list {
+			got = append(got, a.Event)
+		}
+		if diff := cmp.Diff([]string{"to running", "to completed"}, got); diff != "" {
+			t.Errorf("the audit (-want +got):\n%s", diff)
 		}
 		return err
 	})

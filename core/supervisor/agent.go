@@ -56,6 +56,10 @@ type agent struct {
 	lastText map[string]string  // turn id -> text of its last agent message
 	done     bool
 	unknown  *time.Timer // runs while an input's delivery is not known; nil otherwise
+	free     int         // recoveries that somebody asked for: they are not counted
+	// compacted is closed when the thread's context has been shortened; nil
+	// when nobody waits for that.
+	compacted chan struct{}
 }
 
 func (s *Supervisor) newAgent(rec *store.AgentRun, role profile.Agent) *agent {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core/folders"
@@ -27,6 +28,9 @@ func (c *Config) now() time.Time {
 	}
 	return time.Now()
 }
+
+// codexCache is where verdicts on Codex binaries are kept.
+func (c *Config) codexCache() string { return filepath.Join(c.Folders.State, "codex") }
 
 func (c *Config) random() io.Reader {
 	if c.Random != nil {

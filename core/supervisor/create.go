@@ -34,9 +34,9 @@ type CreateInput struct {
 	Prompt      string            // may be empty in an interactive session
 	Kind        string            // interactive, noninteractive
 	Build       string
-	Getenv    func(string) string
-	Now       time.Time
-	Random    io.Reader
+	Getenv      func(string) string
+	Now         time.Time
+	Random      io.Reader
 }
 
 // maxPromptRunes bounds the root's first input, in code points.
@@ -266,7 +266,7 @@ func draftSession(in *CreateInput, snap *profile.Snapshot, id, workspace string)
 		ProfileID: snap.ProfileID, ProfileVersion: snap.ProfileVersion, SnapshotHash: snap.Hash, GatewayHash: snap.GatewayHash,
 		Kind: in.Kind, Workspace: workspace, RootAgent: snap.RootAgent, RootAgentRef: core.NewAgentRef(in.Random),
 		Status: core.SessionStarting, CurrentRunID: core.NewRunID(in.Random), RunSequence: 1, CreatedAt: now, LastActiveAt: now,
-		SandboxMode: in.Sandbox, RouteFaults: faults, Bindings: snap.Bindings, Warnings: snap.Warnings,
+		SandboxMode: in.Sandbox, RootMode: snap.Agents[snap.RootAgent].ExecutionMode, RouteFaults: faults, Bindings: snap.Bindings, Warnings: snap.Warnings,
 	}
 }
 

@@ -166,7 +166,7 @@ func (g *gatewayLink) lock(ctx context.Context) (func(), error) {
 }
 
 func (g *gatewayLink) dir() string {
-	return filepath.Join(g.sup.cfg.Folders.State, "gateways", g.hash)
+	return g.sup.cfg.Folders.GatewayDir(g.hash)
 }
 
 func (g *gatewayLink) runtimeDir(instance string) string {

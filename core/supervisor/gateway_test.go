@@ -205,9 +205,11 @@ func TestFetchListener(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(testkit.PrivateDir(t), "s")
-			if err := handOut(path, tt.sent...); err != nil {
+			socket, err := handOut(path, tt.sent...)
+			if err != nil {
 				t.Fatal(err)
 			}
+			t.Cleanup(func() { _ = socket.Close() })
 			file, err := fetchListener(t.Context(), path, own.Addr().String())
 			if tt.want == "" {
 				if err != nil {

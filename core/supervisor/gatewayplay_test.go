@@ -66,7 +66,7 @@ func (g *playedGateway) Start(_ context.Context, req *gatewaypb.StartRequest) (*
 		return nil, err
 	}
 	go func() { _ = http.Serve(listener, http.HandlerFunc(g.serve)) }() // ends with the process
-	if err := handOut(filepath.Join(os.Getenv(plugins.EnvDir), plugins.ListenerSocket), listener.(*net.TCPListener)); err != nil {
+	if _, err := handOut(filepath.Join(os.Getenv(plugins.EnvDir), plugins.ListenerSocket), listener.(*net.TCPListener)); err != nil {
 		return nil, err
 	}
 	return &gatewaypb.StartResponse{BaseUrl: "http://" + listener.Addr().String() + "/v1"}, nil
@@ -135,20 +135,21 @@ func (g *playedGateway) Release(_ context.Context, req *gatewaypb.ReleaseRequest
 	return &gatewaypb.ReleaseResponse{Remaining: uint32(len(g.tenants))}, nil
 }
 
-// handOut sends whoever connects to path the descriptors of sockets.
-func handOut(path string, sockets ...*net.TCPListener) error {
+// handOut sends whoever connects to path the descriptors of sockets, until the
+// listener that it returns is closed.
+func handOut(path string, sockets ...*net.TCPListener) (io.Closer, error) {
 	socket, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var fds []int
 	for _, s := range sockets {
 		raw, err := s.SyscallConn()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := raw.Control(func(fd uintptr) { fds = append(fds, int(fd)) }); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	go func() {
@@ -163,7 +164,7 @@ func handOut(path string, sockets ...*net.TCPListener) error {
 			_ = conn.Close()
 		}
 	}()
-	return nil
+	return socket, nil
 }
 
 // get asks a played gateway and waits for its answer.

@@ -49,12 +49,22 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 	if age == engineSame {
 		a.rec.ActiveTurnID = state.GetActiveTurnId()
 	}
+	a.syncPending(state, age)
 	if err := a.save(ctx, nil); err != nil {
 		return err
 	}
-	in, err := a.lastInput(ctx)
-	if err != nil || in == nil {
+	if err := a.seedGoal(ctx); err != nil {
 		return err
+	}
+	in, err := a.lastInput(ctx)
+	if err != nil {
+		return err
+	}
+	if a.rec.Holding {
+		return a.staysHeld(ctx, in, state, age)
+	}
+	if in == nil {
+		return nil
 	}
 	switch in.State {
 	case store.InputIntended:
@@ -99,7 +109,7 @@ func (a *agent) send(ctx context.Context, in *store.Input) error {
 	c, cancel := short(ctx)
 	defer cancel()
 	answer, err := a.host.StartTurn(c, &hostpb.StartTurnRequest{
-		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: effort(a.role.Effort),
+		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: effort(a.effort()),
 	})
 	if err != nil {
 		return hostError("starting the turn", err)
@@ -149,7 +159,29 @@ func (a *agent) applied(ctx context.Context, in *store.Input, turn string) error
 		return err
 	}
 	a.follow("turn", fmt.Sprintf("turn begins (%s)", in.Origin))
-	return nil
+	if in.ControlRevision > 0 && a.rec.LastControlStatus == store.ControlPending {
+		if err := a.settle(ctx, in.ControlRevision, nil); err != nil {
+			return err
+		}
+	}
+	return a.activateGoal(ctx)
+}
+
+// staysHeld settles the turn of an agent that was told to do nothing, as far as
+// it has ended.
+func (a *agent) staysHeld(ctx context.Context, in *store.Input, state *hostpb.ThreadState, age engineAge) error {
+	if in == nil || in.State != store.InputApplied {
+		return nil
+	}
+	turn := turnByID(state, in.TurnID)
+	switch {
+	case turn.GetStatus() == "completed":
+		a.rec.Holding = false
+		return a.settleTurn(ctx, in, turn, age)
+	case turn.GetStatus() == "inProgress" && age == engineSame:
+		return a.hold(ctx) // the order was recorded, and cut off before it was carried out
+	}
+	return a.turnHeld(ctx, endedTurn{id: in.TurnID, status: "interrupted"})
 }
 
 // settleSent decides about an input whose answer never came.

@@ -104,8 +104,7 @@ func (s *Supervisor) abandonIntegration(ctx context.Context, job string, cause e
 	})
 	if tainted {
 		err = errors.Join(err, s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-			rec.Tainted = true
-			return s.audit(tx, "session_tainted", job, "supervisor", map[string]any{"reason": cause.Error()})
+			return s.taint(tx, rec, job, cause.Error(), "supervisor")
 		}))
 	}
 	return errors.Join(integrationError(cause), err)

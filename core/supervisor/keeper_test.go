@@ -40,8 +40,12 @@ func playSupervise(session string, mode []string) error {
 		cfg.Adopt = len(mode) > 0
 		return Keep(context.Background(), cfg)
 	}
-	started := fmt.Sprintf("%s key=%s starter=%v\n", mode[0], secrets["key"], !starter(os.Getenv).Zero())
-	if err := store.AppendJSONL("started", started); err != nil {
+	started, err := store.OpenLog("started")
+	if err != nil {
+		return err
+	}
+	err = started.Append(fmt.Sprintf("%s key=%s starter=%v", mode[0], secrets["key"], !starter(os.Getenv).Zero()))
+	if err := errors.Join(err, started.Close()); err != nil {
 		return err
 	}
 	lines, err := os.ReadFile("started")
@@ -137,7 +141,7 @@ func starts(t *testing.T, cfg *KeeperConfig) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, strings.TrimSpace(text))
+		list = append(list, text)
 	}
 	return list
 }

@@ -264,7 +264,7 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 	w := a.sup.wayOf(a.rec.Agent)
 	spec := &hostpb.ThreadSpec{
 		Name: fmt.Sprintf("codex-mmo %s %s", a.sup.session, a.rec.Agent), Cwd: a.cwd(),
-		Model: w.model, ModelProvider: w.provider, Effort: effort(a.role.Effort),
+		Model: w.model, ModelProvider: w.provider, Effort: effort(a.effort()),
 		ApprovalPolicy: a.role.ApprovalPolicy,
 	}
 	if a.role.Permissions == profile.DangerFullAccess {
@@ -330,8 +330,9 @@ func (a *agent) started(ctx context.Context) error {
 		})
 	}
 	return a.sup.updateSession(ctx, func(_ *store.Tx, rec *store.Session) error {
+		a.sup.bindRoot(rec, a.rec.ThreadID)
 		if rec.Status != core.SessionStarting {
-			return errUnchanged
+			return nil
 		}
 		rec.Status = core.SessionRunning
 		if rec.StartedAt == nil {

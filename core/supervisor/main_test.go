@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
-// TestMain makes this binary play the processes of codex-mmo that tests start:
-// keeper, supervisor and gateway.
+// TestMain makes this binary play the processes that tests start: keeper,
+// supervisor, gateway, and an engine.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 {
 		var err error
@@ -17,8 +19,10 @@ func TestMain(m *testing.M) {
 			err = playSupervise(os.Args[2], os.Args[3:])
 		case "plugin":
 			err = playGateway()
-		default:
-			os.Exit(m.Run())
+		case "engine":
+			err = playEngine(os.Args[2])
+		default: // flags of go test
+			goleak.VerifyTestMain(m)
 		}
 		var exit exitCode
 		if errors.As(err, &exit) {
@@ -30,7 +34,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 // exitCode ends a played process.

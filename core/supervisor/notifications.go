@@ -7,7 +7,6 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/store"
-	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
 
 // frame is what we read of an app-server message. Unknown members and variants
@@ -16,9 +15,15 @@ type frame struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
-		ThreadID string `json:"threadId"`
-		TurnID   string `json:"turnId"`
-		Turn     struct {
+		ThreadID       string          `json:"threadId"`
+		ConversationID string          `json:"conversationId"` // older requests name the thread so
+		TurnID         string          `json:"turnId"`
+		RequestID      json.RawMessage `json:"requestId"`
+		Thread         freshThread     `json:"thread"`
+		Goal           struct {
+			Status string `json:"status"`
+		} `json:"goal"`
+		Turn struct {
 			ID     string          `json:"id"`
 			Status string          `json:"status"`
 			Error  json.RawMessage `json:"error"`
@@ -60,13 +65,25 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 	if err := json.Unmarshal(raw, &f); err != nil || f.Method == "" {
 		return false, nil // an answer to the host, or a shape we do not read
 	}
-	if f.Params.ThreadID != "" && f.Params.ThreadID != a.rec.ThreadID {
+	if f.Method == "thread/started" {
+		adopted, err := a.adoptFresh(ctx, &f.Params.Thread)
+		return adopted, err
+	}
+	if thread := firstOf(f.Params.ThreadID, f.Params.ConversationID); thread != "" && thread != a.rec.ThreadID {
 		return false, nil // of another thread, e.g. a native child
 	}
 	if len(f.ID) > 0 && string(f.ID) != "null" {
-		return true, a.serverRequest(ctx, string(f.ID), f.Method)
+		var whole struct {
+			Params json.RawMessage `json:"params"`
+		}
+		_ = json.Unmarshal(raw, &whole) // it was read before
+		return true, a.serverRequest(ctx, &f, whole.Params)
 	}
 	switch f.Method {
+	case "serverRequest/resolved":
+		return true, a.resolved(ctx, f.Params.RequestID)
+	case "thread/goal/updated":
+		return true, a.goalUpdated(ctx, f.Params.Goal.Status)
 	case "turn/started":
 		return true, a.turnStarted(ctx, f.Params.Turn.ID)
 	case "item/started":
@@ -94,6 +111,11 @@ func (a *agent) itemCompleted(ctx context.Context, turn string, it item) error {
 	case "agentMessage", "plan":
 		a.lastText[turn] = it.Text
 		a.follow("message", it.Text)
+	case "contextCompaction":
+		if a.compacted != nil {
+			close(a.compacted)
+			a.compacted = nil
+		}
 	case "mcpToolCall":
 		if it.Status == "failed" || it.Error != nil {
 			a.sup.undone.failed(a.ref, it.ID)
@@ -134,36 +156,6 @@ func (a *agent) usage(ctx context.Context, total store.TokenUsage) error {
 		j.Usage = &total
 		return nil
 	})
-}
-
-// serverRequest answers what the engine asks. Nobody is there yet who may
-// approve, so approvals are declined, which the model is told, and the turn
-// goes on.
-func (a *agent) serverRequest(ctx context.Context, id, method string) error {
-	answer, known := declined[method]
-	if !known {
-		answer = "{}" // Codex takes an answer of the wrong shape for a refusal
-	}
-	c, cancel := short(ctx)
-	defer cancel()
-	_, err := a.host.Respond(c, &hostpb.RespondRequest{
-		Fence: a.fence(), CommandId: fmt.Sprintf("answer-%d-%s", a.rec.Generation, id), RequestId: id, ResultJson: []byte(answer),
-	})
-	if err != nil {
-		return hostError("declining "+method, err)
-	}
-	a.follow("notice", "declined: "+method)
-	return nil
-}
-
-// declined is the refusal of each request of the engine, by method
-// (app-server 0.149.0, ServerRequest).
-var declined = map[string]string{
-	"item/commandExecution/requestApproval": `{"decision":"decline"}`,
-	"item/fileChange/requestApproval":       `{"decision":"decline"}`,
-	"item/permissions/requestApproval":      `{"permissions":{},"scope":"turn"}`,
-	"item/tool/requestUserInput":            `{"answers":{}}`,
-	"mcpServer/elicitation/request":         `{"action":"decline"}`,
 }
 
 func describeItem(it item) string {

@@ -27,6 +27,9 @@ func (s *Supervisor) recover(ctx context.Context) error {
 		close(s.ready)
 		return s.resumeEnding(ctx)
 	}
+	if s.resting() || s.cachedSession().ColdPausePending {
+		return s.rest(ctx)
+	}
 	runs, err := s.loadRuns(ctx)
 	if err != nil {
 		return err
@@ -34,15 +37,7 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	if err := s.settleIntegrations(ctx); err != nil {
 		return err
 	}
-	if err := s.noteRoutes(ctx); err != nil {
-		return err
-	}
-	g, err := s.openGateway(ctx)
-	if err != nil {
-		return s.failLaunch(ctx, err)
-	}
-	s.gw.Store(g)
-	if err := s.prepareHomes(ctx); err != nil {
+	if err := s.openWays(ctx); err != nil {
 		return s.failLaunch(ctx, err)
 	}
 	for _, rec := range runs {
@@ -51,11 +46,7 @@ func (s *Supervisor) recover(ctx context.Context) error {
 		}
 	}
 	close(s.ready)
-	s.watchClient()
-	if g != nil {
-		s.wg.Go(func() { g.run(s.life) })
-	}
-	s.wg.Go(func() { s.watchRoot(s.life) })
+	s.watchAll()
 	return nil
 }
 
@@ -71,7 +62,11 @@ func (s *Supervisor) recoverAgent(rec *store.AgentRun) error {
 		if err != nil {
 			return err
 		}
-		over = over && j.Status.Terminal() || j.Status == core.JobSuspended || j.Status == core.JobPaused
+		over = over && (j.Status.Terminal() || j.Status == core.JobPaused) || j.Status == core.JobSuspended
+		if rec.Retired && j.Status == core.JobRecovering { // its return was recorded, and begins now
+			s.revive(rec, role)
+			return nil
+		}
 		if j.Status.Terminal() && !rec.Retired {
 			s.newAgent(rec, role).start((*agent).retireLeftover)
 			return nil
@@ -296,6 +291,10 @@ var errExhausted = errors.New("the recovery budget is used up")
 
 // countRecovery takes one attempt from the agent's budget.
 func (a *agent) countRecovery(ctx context.Context, why string) error {
+	if a.free > 0 {
+		a.free--
+		return nil
+	}
 	if a.rec.RecoveryAttempts >= a.role.MaxRecoveryAttempts {
 		a.rec.RecoveryError = why
 		return core.Errorf(core.KindRuntime, "%s and %w (%d of %d)", why, errExhausted, a.rec.RecoveryAttempts, a.role.MaxRecoveryAttempts)

@@ -72,6 +72,12 @@ type Supervisor struct {
 	over  bool       // guarded by endMu: an end has succeeded
 	repo  repoOnce
 
+	lifecycle    refLocks      // of the verbs that change the session as a whole
+	controlLocks refLocks      // of the controls of each agent
+	asked        chan struct{} // holds one while a call is not noted yet
+	awake        chan struct{} // closed once the session is at work
+	watching     sync.Once
+
 	integrating sync.Mutex
 	keeper      process.Identity // guarded by mu; zero: not known
 	mesh        meshWatch
@@ -140,6 +146,7 @@ func open(ctx context.Context, cfg *Config) (*Supervisor, error) {
 		cfg: cfg, log: cfg.Log.With("session", cfg.SessionID), session: cfg.SessionID, store: st, self: self,
 		hub: newHub(cfg.now), jobs: map[string]*store.Job{}, agents: map[string]*agent{},
 		caps: map[string]store.Capability{}, runs: map[string]*store.AgentRun{}, ways: map[string]way{}, changed: make(chan struct{}), ready: make(chan struct{}), told: make(chan struct{}),
+		asked: make(chan struct{}, 1), awake: make(chan struct{}),
 	}
 	if err := s.load(ctx); err != nil {
 		st.Close()

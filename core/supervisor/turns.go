@@ -31,7 +31,12 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 		if ours {
 			return nil
 		}
-		return a.turnOfPerson(ctx, t)
+		if !a.goesOnByItself() {
+			return a.turnOfPerson(ctx, t)
+		}
+	}
+	if a.rec.Holding && t.status == "interrupted" {
+		return a.turnHeld(ctx, t)
 	}
 	if t.status == "completed" && t.text == "" {
 		if t.text, err = a.finalText(ctx, t.id); err != nil {
@@ -39,8 +44,11 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 		}
 	}
 	now := a.sup.cfg.now().UTC()
-	in.State, in.TurnStatus, in.EndedAt = store.InputTurnDone, t.status, &now
+	if in != nil {
+		in.State, in.TurnStatus, in.EndedAt = store.InputTurnDone, t.status, &now
+	}
 	a.rec.ActiveTurnID, a.rec.LastTurnID = "", t.id
+	a.compactPending(ctx)
 	defer delete(a.lastText, t.id) // after it was published: a kill may come before
 	if t.status != "completed" {
 		return a.turnFailed(ctx, in, t)
@@ -49,10 +57,34 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	if strings.TrimSpace(t.text) == "" {
 		end = ending{
 			job: core.JobFailed, session: core.SessionFailed,
-			failure: &store.Failure{Kind: "turn_failed", Message: "the turn ended without a readable result"},
+			failure: &store.Failure{Kind: "turn_failed", Message: "the turn ended without a readable terminal result"},
+		}
+		if a.jobID == "" {
+			end.kind, end.text = core.ResultPartial, "root completed without a readable terminal result\n"
 		}
 	}
+	end, goesOn := a.goalEnding(end)
+	if goesOn {
+		return a.betweenTurns(ctx, in)
+	}
 	return a.end(ctx, in, end)
+}
+
+// goesOnByItself reports whether turns that no input of ours began are the
+// agent's own work: those of a goal, where no person types.
+func (a *agent) goesOnByItself() bool {
+	return a.goalMode() && a.rec.Goal != nil && (a.jobID != "" || a.sup.cachedSession().Kind != kindInteractive)
+}
+
+// betweenTurns settles the input of a turn whose goal is not reached: the engine
+// begins the next one.
+func (a *agent) betweenTurns(ctx context.Context, in *store.Input) error {
+	return a.save(ctx, func(tx *store.Tx, _ *change) error {
+		if in == nil {
+			return nil
+		}
+		return tx.PutInput(in)
+	})
 }
 
 // inputOfTurn returns the input that started a turn and is not settled yet, and
@@ -201,7 +233,7 @@ func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
 		text = e.failure.Message
 	}
 	// Of a roll back the spawn's own answer tells, of a cancel the cancel's.
-	if !e.rolled && !(j.Status == core.JobCancelling && j.Inbox == store.InboxRead) {
+	if !e.rolled && e.job != core.JobPaused && !(j.Status == core.JobCancelling && j.Inbox == store.InboxRead) {
 		j.Inbox = store.InboxNew
 	}
 	if j.Status == core.JobCancelling {
@@ -265,6 +297,13 @@ func (a *agent) giveUp(cause error) {
 			}
 		}
 		e.kind, e.text = core.ResultPartial, a.partialText(cause)
+	}
+	if a.jobID == "" && !identityOf(a.rec.Engine).Alive() {
+		// The root's engine is kept for a resume while it lives. What a dead one
+		// left would otherwise live on for as long as the session is suspended.
+		if err := a.stopEngine(ctx, false); err != nil {
+			a.log.Error("sweeping what the root's engine left", "err", err)
+		}
 	}
 	a.follow("notice", "gives up: "+cause.Error())
 	a.done = true

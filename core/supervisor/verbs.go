@@ -16,6 +16,7 @@ var _ control.Handler = (*Supervisor)(nil)
 // identify proves who calls. The kernel's word (peer and parent process) and
 // the token's hash must agree; ids in the call are checked against records.
 func (s *Supervisor) identify(ctx context.Context, call control.Call, verb string) (access.Caller, error) {
+	s.noteCall()
 	if err := s.awaitReady(ctx); err != nil {
 		return access.Caller{}, err
 	}

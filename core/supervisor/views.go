@@ -105,7 +105,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 	v := control.JobView{
 		JobID: j.JobID, AgentRunRef: j.AgentRef, BatchID: j.BatchID, ParentJobID: j.ParentJobID, Agent: j.Agent,
 		TaskKind: j.TaskKind, Mode: j.Mode, Status: string(j.Status), Revision: j.Revision,
-		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState), ControlRevision: j.ControlRevision,
+		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState),
 		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, LastProgressAt: j.LastProgressAt,
 		RuntimeCurrent: thisRuntime().current(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
 		CancelReason: j.CancelReason, RolledBack: j.RolledBack,
@@ -125,6 +125,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 	if run != nil {
 		v.ThreadID, v.ActiveTurnID = run.ThreadID, run.ActiveTurnID
 		v.RecoveryAttempts, v.EvidenceComplete = run.RecoveryAttempts, run.EvidenceComplete
+		v.ControlRevision = run.ControlRevision
 	}
 	return v
 }

@@ -178,6 +178,9 @@ func (a *agent) turnStarted(ctx context.Context, turn string) error {
 	if err := a.save(ctx, nil); err != nil {
 		return err
 	}
+	if err := a.activateGoal(ctx); err != nil {
+		return err
+	}
 	if a.jobID != "" {
 		return a.progress(ctx)
 	}

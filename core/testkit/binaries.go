@@ -2,8 +2,6 @@ package testkit
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -70,27 +68,25 @@ var built struct {
 }
 
 // Binary returns the path of codex-mmo, built from the tree that the test
-// belongs to, once per test process. Test processes share the file, so that
-// only the first of them links it. A test that runs with the race detector gets
+// belongs to, once per test process. It lies in the tree's bin folder, where
+// test processes share it, so that only the first of them links it. A test that runs with the race detector gets
 // a binary that does so too: its reports go to the logs of the processes, which
 // AssertLogsClean reads.
 func Binary(t testing.TB) string {
 	t.Helper()
-	base := baseDir(t)
-	built.once.Do(func() { built.path, built.err = build(base) })
+	built.once.Do(func() { built.path, built.err = build() })
 	if built.err != nil {
 		t.Fatalf("building codex-mmo: %v", built.err)
 	}
 	return built.path
 }
 
-func build(base string) (path string, err error) {
+func build() (path string, err error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	key := sha256.Sum256([]byte(root))
-	dir, flags := filepath.Join(base, "bin-"+hex.EncodeToString(key[:4])), []string(nil)
+	dir, flags := filepath.Join(root, "bin", "test"), []string(nil)
 	if raceDetector { // beside the other, so that neither kind of test links anew
 		dir, flags = dir+"-race", []string{"-race"}
 	}

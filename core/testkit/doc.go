@@ -1,6 +1,6 @@
 // Package testkit is what the tests of every layer stand on: private folders,
 // the pinned Codex, our own binary, signals by identity, a websocket proxy
-// that withholds frames, SQL faults, and the four sweeps that end an
+// that withholds frames, SQL faults, and the sweeps that end an
 // end-to-end test. docs/TESTING.md tells which layer uses what.
 //
 // It is imported by tests alone, never by the product. Its

@@ -3,35 +3,60 @@ package testkit_test
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
-// peers returns both ends of a proxied connection after the handshake.
-func peers(t *testing.T) (p *testkit.FrameProxy, client, server *end) {
+// proxied is a proxy before a server that the test plays.
+type proxied struct {
+	*testkit.FrameProxy
+	path   string // of the proxy's socket
+	server *net.UnixListener
+}
+
+func newProxied(t *testing.T) *proxied {
 	t.Helper()
 	dir := testkit.PrivateDir(t)
 	target := filepath.Join(dir, "target")
-	listener, err := net.Listen("unix", target)
+	server, err := net.ListenUnix("unix", &net.UnixAddr{Name: target, Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { listener.Close() })
-	p = testkit.NewFrameProxy(t, filepath.Join(dir, "proxy"), target)
+	t.Cleanup(func() { server.Close() })
+	if err := server.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	p := &proxied{path: filepath.Join(dir, "proxy"), server: server}
+	p.FrameProxy = testkit.NewFrameProxy(t, p.path, target)
+	return p
+}
 
-	conn, err := net.Dial("unix", filepath.Join(dir, "proxy"))
+// peers returns both ends of a proxied connection after the handshake.
+func peers(t *testing.T) (p *proxied, client, server *end) {
+	t.Helper()
+	p = newProxied(t)
+	client, server = p.join(t)
+	return p, client, server
+}
+
+// join connects another client and returns both ends after the handshake.
+func (p *proxied) join(t *testing.T) (client, server *end) {
+	t.Helper()
+	conn, err := net.Dial("unix", p.path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client = newEnd(t, conn)
 	client.write([]byte("GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"))
-	accepted, err := listener.Accept()
+	accepted, err := p.server.Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +68,7 @@ func peers(t *testing.T) (p *testkit.FrameProxy, client, server *end) {
 	if head := client.head(); !strings.HasPrefix(head, "HTTP/1.1 101 ") {
 		t.Fatalf("the client got the head %q", head)
 	}
-	return p, client, server
+	return client, server
 }
 
 // end is one side of a connection.
@@ -53,8 +78,13 @@ type end struct {
 	in   *bufio.Reader
 }
 
+// newEnd takes a connection whose reads and writes fail after testkit.Patience.
 func newEnd(t *testing.T, conn net.Conn) *end {
+	t.Helper()
 	t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(testkit.Patience)); err != nil {
+		t.Fatal(err)
+	}
 	return &end{t: t, conn: conn, in: bufio.NewReader(conn)}
 }
 
@@ -184,11 +214,15 @@ func TestFrameProxyCut(t *testing.T) {
 	testkit.Await(t, p.Withheld(), "a withheld message")
 	p.Cut()
 	for name, side := range map[string]*end{"client": client, "server": server} {
-		if b, err := side.in.ReadByte(); err == nil {
-			t.Errorf("the %s read %q after Cut, want the end", name, b)
+		if b, err := side.in.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("the %s read %q, %v after Cut, want the end", name, b, err)
 		}
 	}
-	p.Release() // nothing is left to send
+	client, server = p.join(t) // new clients are served, and what was held is forgotten
+	p.Release()
+	last := frame(1, true, nil, call("turn/completed", 1))
+	server.write(last)
+	client.expect(last)
 }
 
 func TestFrameProxyWithoutServer(t *testing.T) {
@@ -199,7 +233,7 @@ func TestFrameProxyWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	side := newEnd(t, conn)
-	if b, err := side.in.ReadByte(); err == nil {
-		t.Errorf("read %q with no server behind the proxy, want the end", b)
+	if b, err := side.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Errorf("read %q, %v with no server behind the proxy, want the end", b, err)
 	}
 }

@@ -179,7 +179,7 @@ func TestCodexMissing(t *testing.T) {
 	empty := testkit.PrivateDir(t)
 	t.Setenv("XDG_CACHE_HOME", empty)
 	got := failuresOf(t, func(t testing.TB) { testkit.Codex(t) })
-	if len(got) != 1 || !strings.Contains(got[0], "run `make codex`") {
+	if len(got) != 1 || !strings.Contains(got[0], "run `make codex-all`") {
 		t.Errorf("Codex with an empty cache failed with %q, want one failure with the remedy", got)
 	}
 }

@@ -119,15 +119,6 @@ func (r *Repo) GitDir() string { return r.private }
 // ObjectsDir returns the folder of the user's git objects.
 func (r *Repo) ObjectsDir() string { return filepath.Join(r.common, "objects") }
 
-// Head returns the id of the commit that HEAD of the user's working tree is at.
-func (r *Repo) Head(ctx context.Context) (commit string, err error) {
-	if commit, err = r.head(); err != nil {
-		return "", err
-	}
-	_, err = r.treeOf(ctx, commit)
-	return commit, err
-}
-
 // treeOf returns the id of a commit's tree, and proves by that that the commit
 // is there.
 func (r *Repo) treeOf(ctx context.Context, id string) (string, error) {

@@ -102,11 +102,10 @@ func TestOpenFinds(t *testing.T) {
 			if r.Top() != top || filepath.Join(top, r.Prefix()) != dir {
 				t.Errorf("Top, Prefix = %q, %q, want those of %q", r.Top(), r.Prefix(), dir)
 			}
-			head, err := r.Head(t.Context())
-			if want := w.gitIn(top, nil, "rev-parse", "HEAD"); err != nil || head != want {
-				t.Errorf("Head() = %s, %v, want %s", head, err, want)
+			wt, head := w.add(r), w.gitIn(top, nil, "rev-parse", "HEAD")
+			if wt.BaseCommit != head {
+				t.Errorf("the worktree begins at %s, want %s", wt.BaseCommit, head)
 			}
-			wt := w.add(r)
 			w.write(wt.Dir, map[string]string{"b": "b\n"})
 			c := w.capture(r, wt, ".")
 			plan := w.plan(c.BaseTree, c.Tree)

@@ -13,6 +13,8 @@ type Request struct {
 	ParallelToolCalls *bool           `json:"parallel_tool_calls,omitempty"`
 	ResponseFormat    *ResponseFormat `json:"response_format,omitempty"`
 	ReasoningEffort   string          `json:"reasoning_effort,omitempty"`
+	Verbosity         string          `json:"verbosity,omitempty"`
+	PromptCacheKey    string          `json:"prompt_cache_key,omitempty"`
 	MaxTokens         *int64          `json:"max_completion_tokens,omitempty"`
 	Temperature       json.RawMessage `json:"temperature,omitempty"`
 	TopP              json.RawMessage `json:"top_p,omitempty"`
@@ -27,11 +29,13 @@ type StreamOptions struct {
 
 // Message is one message of the conversation.
 type Message struct {
-	Role             string     `json:"role"`    // system, user, assistant, tool
-	Content          any        `json:"content"` // string, []Part, or nil beside tool calls
-	ReasoningContent string     `json:"reasoning_content,omitempty"`
-	ToolCalls        []ToolCall `json:"tool_calls,omitempty"`
-	ToolCallID       string     `json:"tool_call_id,omitempty"`
+	Role             string `json:"role"`    // system, user, assistant, tool
+	Content          any    `json:"content"` // string, []Part, or nil beside tool calls
+	ReasoningContent string `json:"reasoning_content,omitempty"`
+	// ReasoningDetails is what OpenRouter gave, in the same order.
+	ReasoningDetails json.RawMessage `json:"reasoning_details,omitempty"`
+	ToolCalls        []ToolCall      `json:"tool_calls,omitempty"`
+	ToolCallID       string          `json:"tool_call_id,omitempty"`
 }
 
 // Part is a piece of a user's message.
@@ -52,6 +56,8 @@ type ToolCall struct {
 	ID       string   `json:"id"`
 	Type     string   `json:"type"` // function
 	Function Function `json:"function"`
+	// ExtraContent is what Gemini gave with the call: its thought's signature.
+	ExtraContent json.RawMessage `json:"extra_content,omitempty"`
 }
 
 // Function is a called function.
@@ -104,10 +110,48 @@ type Chunk struct {
 	Model    string          `json:"model"`
 	Provider string          `json:"provider"` // OpenRouter: who served it
 	Choices  []Choice        `json:"choices"`
-	Usage    *Usage          `json:"usage"`
+	Usage    json.RawMessage `json:"usage"` // a Usage, when it can be read as one
+	Metadata *Metadata       `json:"openrouter_metadata"`
 	Error    json.RawMessage `json:"error"` // an error within the stream
 	Object   string          `json:"object"`
 	Message  string          `json:"message"` // of an error whose object is "error"
+}
+
+// Text is text of the model. Mistral sends it in parts, of which only those
+// of type text have a text.
+type Text string
+
+// UnmarshalJSON reads a string, null, or an array of parts.
+func (t *Text) UnmarshalJSON(raw []byte) error {
+	if len(raw) == 0 || raw[0] != '[' {
+		return json.Unmarshal(raw, (*string)(t))
+	}
+	var parts []struct{ Type, Text string }
+	if err := json.Unmarshal(raw, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if p.Type == "text" {
+			*t += Text(p.Text)
+		}
+	}
+	return nil
+}
+
+// Metadata is what OpenRouter says of its own way to a provider, when it was
+// asked to with a header.
+type Metadata struct {
+	Attempt   *uint32 `json:"attempt"` // the one that succeeded, from 1
+	Endpoints struct {
+		Available []Endpoint `json:"available"`
+	} `json:"endpoints"`
+}
+
+// Endpoint is one place that could serve.
+type Endpoint struct {
+	Provider string `json:"provider"`
+	Tag      string `json:"tag"`
+	Selected bool   `json:"selected"`
 }
 
 // Choice is one alternative; only the first is asked for.
@@ -119,18 +163,20 @@ type Choice struct {
 
 // Delta is what a chunk adds.
 type Delta struct {
-	Content          string      `json:"content"`
-	Refusal          string      `json:"refusal"`
-	ReasoningContent string      `json:"reasoning_content"` // DeepSeek, Kimi, GLM, vLLM
-	Reasoning        string      `json:"reasoning"`         // OpenRouter, Ollama
-	ToolCalls        []CallDelta `json:"tool_calls"`
+	Content          Text            `json:"content"`
+	Refusal          string          `json:"refusal"`
+	ReasoningContent string          `json:"reasoning_content"` // DeepSeek, Kimi, GLM, vLLM
+	Reasoning        string          `json:"reasoning"`         // OpenRouter, Ollama
+	ReasoningDetails json.RawMessage `json:"reasoning_details"` // OpenRouter: an array
+	ToolCalls        []CallDelta     `json:"tool_calls"`
 }
 
 // CallDelta is a piece of a tool call.
 type CallDelta struct {
-	Index    *int          `json:"index"`
-	ID       string        `json:"id"`
-	Function FunctionDelta `json:"function"`
+	Index        *int            `json:"index"`
+	ID           string          `json:"id"`
+	Function     FunctionDelta   `json:"function"`
+	ExtraContent json.RawMessage `json:"extra_content"` // Gemini
 }
 
 // FunctionDelta is a piece of a called function.
@@ -151,7 +197,8 @@ type Usage struct {
 
 // PromptDetails splits the prompt's tokens.
 type PromptDetails struct {
-	CachedTokens *uint64 `json:"cached_tokens"`
+	CachedTokens     *uint64 `json:"cached_tokens"`
+	CacheWriteTokens *uint64 `json:"cache_write_tokens"` // OpenRouter
 }
 
 // OutputDetails splits the answer's tokens.

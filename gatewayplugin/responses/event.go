@@ -1,5 +1,7 @@
 package responses
 
+import "encoding/json"
+
 // Event is one event of the answer's stream. Members that an event lacks are
 // left out.
 type Event struct {
@@ -8,7 +10,7 @@ type Event struct {
 	ItemID       string    `json:"item_id,omitempty"`
 	OutputIndex  *int      `json:"output_index,omitempty"`
 	ContentIndex *int      `json:"content_index,omitempty"`
-	Item         any       `json:"item,omitempty"` // *Message, *FunctionCall, *CustomToolCall, *ReasoningItem
+	Item         any       `json:"item,omitempty"` // *Message, *FunctionCall, *CustomToolCall, *ToolSearchCall, *ReasoningItem
 	Delta        string    `json:"delta,omitempty"`
 }
 
@@ -88,12 +90,23 @@ type FunctionCall struct {
 
 // CustomToolCall is a call of a tool with freeform input.
 type CustomToolCall struct {
-	Type   string `json:"type"` // custom_tool_call
-	ID     string `json:"id"`
-	CallID string `json:"call_id"`
-	Name   string `json:"name"`
-	Input  string `json:"input"`
-	Status string `json:"status"`
+	Type      string `json:"type"` // custom_tool_call
+	ID        string `json:"id"`
+	CallID    string `json:"call_id"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Input     string `json:"input"`
+	Status    string `json:"status"`
+}
+
+// ToolSearchCall is a search for tools, which Codex does itself.
+type ToolSearchCall struct {
+	Type      string          `json:"type"` // tool_search_call
+	ID        string          `json:"id"`
+	CallID    string          `json:"call_id"`
+	Execution string          `json:"execution"` // client
+	Arguments json.RawMessage `json:"arguments"` // an object
+	Status    string          `json:"status"`
 }
 
 // ReasoningItem is what the model thought. Codex drops one without summary.

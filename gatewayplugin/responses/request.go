@@ -7,15 +7,16 @@ package responses
 
 import (
 	"encoding/json"
-	"fmt"
-	"strings"
+	"errors"
+
+	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 // Request is the body of POST /v1/responses.
 type Request struct {
 	Model             string                     `json:"model"`
 	Instructions      string                     `json:"instructions"`
-	Input             Input                      `json:"input"`
+	Input             []Item                     `json:"input"`
 	Tools             []Tool                     `json:"tools"`
 	ToolChoice        json.RawMessage            `json:"tool_choice"`
 	ParallelToolCalls *bool                      `json:"parallel_tool_calls"`
@@ -25,6 +26,7 @@ type Request struct {
 	Temperature       json.RawMessage            `json:"temperature"`
 	TopP              json.RawMessage            `json:"top_p"`
 	Stream            bool                       `json:"stream"`
+	PromptCacheKey    string                     `json:"prompt_cache_key"`
 	ClientMetadata    map[string]json.RawMessage `json:"client_metadata"`
 }
 
@@ -49,11 +51,12 @@ type Format struct {
 
 // Tool is a tool that the model may call, or a namespace of tools.
 type Tool struct {
-	Type        string          `json:"type"` // function, custom, namespace, or a hosted tool
+	Type        string          `json:"type"` // function, custom, namespace, tool_search, or a hosted tool
 	Name        string          `json:"name"`
 	Description string          `json:"description"`
 	Strict      bool            `json:"strict"`
-	Parameters  json.RawMessage `json:"parameters"` // of a function
+	Parameters  json.RawMessage `json:"parameters"` // of a function and of tool_search
+	Execution   string          `json:"execution"`  // of tool_search: client when Codex does it
 	Format      *ToolFormat     `json:"format"`     // of a custom tool
 	Tools       []Tool          `json:"tools"`      // of a namespace
 }
@@ -77,24 +80,32 @@ type Item struct {
 	Input            string          `json:"input"`             // of a custom tool's call
 	Output           json.RawMessage `json:"output"`            // string or parts
 	Summary          json.RawMessage `json:"summary"`           // of reasoning: parts
-	EncryptedContent string          `json:"encrypted_content"` // of reasoning: what the provider gave, byte for byte
+	EncryptedContent string          `json:"encrypted_content"` // of reasoning and compaction: what the provider gave, byte for byte
+	Author           string          `json:"author"`            // of an agent_message
+	Recipient        string          `json:"recipient"`         // of an agent_message
+	Action           json.RawMessage `json:"action"`            // of a local_shell_call
+	Tools            []Tool          `json:"tools"`             // of tool_search_output and additional_tools
 }
 
-// Input is the conversation. The wire also allows one string for it.
-type Input []Item
-
-// UnmarshalJSON reads an array of items, or a string as a user's message.
-func (in *Input) UnmarshalJSON(raw []byte) error {
-	if strings.HasPrefix(string(raw), `"`) {
-		*in = Input{{Type: "message", Role: "user", Content: raw}}
-		return nil
+// Decode reads the body of a request. The wire allows a string in place of the
+// conversation, for a user's message.
+func Decode(body []byte) (*Request, error) {
+	var r Request
+	err := jsonv1.Unmarshal(body, &r)
+	if wrong := (*jsonv1.UnmarshalTypeError)(nil); errors.As(err, &wrong) && wrong.Field == "input" && wrong.Value == "string" {
+		var text struct {
+			Request
+			Input json.RawMessage `json:"input"` // in place of the other
+		}
+		if err = jsonv1.Unmarshal(body, &text); err == nil {
+			r = text.Request
+			r.Input = []Item{{Type: "message", Role: "user", Content: text.Input}}
+		}
 	}
-	var items []Item
-	if err := json.Unmarshal(raw, &items); err != nil {
-		return fmt.Errorf("read the input items: %w", err)
+	if err != nil {
+		return nil, err
 	}
-	*in = items
-	return nil
+	return &r, nil
 }
 
 // Part is a piece of content.
@@ -113,13 +124,14 @@ func Parts(raw json.RawMessage) []Part {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return []Part{{Type: "input_text", Text: text}}
-	}
-	var parts []Part
-	if json.Unmarshal(raw, &parts) == nil {
-		return parts
+	switch raw[0] { // a decoder that is given the wrong type has read it all for nothing
+	case '"':
+		return []Part{{Type: "input_text", Text: String(raw)}}
+	case '[':
+		var parts []Part
+		if jsonv1.Unmarshal(raw, &parts) == nil {
+			return parts
+		}
 	}
 	return []Part{{Type: "input_text", Text: string(raw)}}
 }
@@ -131,7 +143,7 @@ func String(raw json.RawMessage) string {
 		return ""
 	}
 	var text string
-	if json.Unmarshal(raw, &text) == nil {
+	if raw[0] == '"' && jsonv1.Unmarshal(raw, &text) == nil {
 		return text
 	}
 	return string(raw)

@@ -134,17 +134,31 @@ func (r *Reader) fill() ([]byte, error) {
 	}
 }
 
-// Write writes one event in one call of w.Write. data must not hold a line
-// break, which JSON never does.
+// copyBelow is the size up to which an event is copied to be written in one
+// call, in bytes.
+const copyBelow = 16 << 10
+
+// Write writes one event, in one call of w.Write when it is small. data must
+// not hold a line break, which JSON never does.
 func Write(w io.Writer, name string, data []byte) error {
-	buf := make([]byte, 0, len(name)+len(data)+20)
+	buf := make([]byte, 0, len(name)+min(len(data), copyBelow)+20)
 	if name != "" {
 		buf = append(buf, "event: "...)
 		buf = append(buf, name...)
 		buf = append(buf, '\n')
 	}
 	buf = append(buf, "data: "...)
-	buf = append(buf, data...)
+	if len(data) > copyBelow {
+		if _, err := w.Write(buf); err != nil {
+			return err
+		}
+		if _, err := w.Write(data); err != nil {
+			return err
+		}
+		buf = buf[:0]
+	} else {
+		buf = append(buf, data...)
+	}
 	buf = append(buf, "\n\n"...)
 	_, err := w.Write(buf)
 	return err

@@ -103,6 +103,40 @@ func TestReaderDoesNotWait(t *testing.T) {
 	}
 }
 
+// TestWriteLarge: events of all sizes are read back, and an error of any part
+// is told.
+func TestWriteLarge(t *testing.T) {
+	for _, size := range []int{0, 1, 16 << 10, 16<<10 + 1, 1 << 20} {
+		var buf bytes.Buffer
+		data := strings.Repeat("x", size)
+		if err := sse.Write(&buf, "n", []byte(data)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := read(t, &buf); err != io.EOF || !cmp.Equal(got, []string{"n|" + data}) {
+			t.Errorf("%d bytes: %d events, %v", size, len(got), err)
+		}
+	}
+	broken := errors.New("broken")
+	for parts := range 3 {
+		if err := sse.Write(&breaking{left: parts, err: broken}, "n", make([]byte, 32<<10)); !errors.Is(err, broken) {
+			t.Errorf("an error after %d writes: %v", parts, err)
+		}
+	}
+}
+
+// breaking takes some writes and refuses those that follow.
+type breaking struct {
+	left int
+	err  error
+}
+
+func (b *breaking) Write(p []byte) (int, error) {
+	if b.left--; b.left < 0 {
+		return 0, b.err
+	}
+	return len(p), nil
+}
+
 // FuzzReader: nothing panics, and what is written is read back.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte("event: a\r\ndata: 1\r\n\r\n"), "name", []byte(`{"a":1}`))

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/anthropic"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 )
@@ -34,7 +36,7 @@ func (a *AnthropicAnswer) Take(data []byte) (done bool, err error) {
 		return true, nil
 	}
 	var e anthropic.Event
-	if err := json.Unmarshal(data, &e); err != nil {
+	if err := jsonv1.Unmarshal(data, &e); err != nil {
 		return false, fmt.Errorf("read an event of the provider's stream: %w", err)
 	}
 	switch e.Type {
@@ -113,8 +115,8 @@ func chatUsage(u *anthropic.Usage) *chat.Usage {
 		}
 		out.PromptTokens = &sum
 	}
-	if u.CacheReadTokens != nil {
-		out.PromptTokensDetails = &chat.PromptDetails{CachedTokens: u.CacheReadTokens}
+	if u.CacheReadTokens != nil || u.CacheCreationTokens != nil {
+		out.PromptTokensDetails = &chat.PromptDetails{CachedTokens: u.CacheReadTokens, CacheWriteTokens: u.CacheCreationTokens}
 	}
 	return out
 }
@@ -217,6 +219,7 @@ func (a *AnthropicAnswer) endThinking() error {
 // SoFar returns what is known of the answer; nothing is emitted.
 func (a *AnthropicAnswer) SoFar() Result {
 	r := a.result
+	r.Bytes = a.items.size
 	if r.Error == nil {
 		r.Finish = finishWord(a.stop)
 	}

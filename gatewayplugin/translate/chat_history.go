@@ -1,6 +1,7 @@
 package translate
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -14,13 +15,15 @@ import (
 type chatHistory struct {
 	quirks  *Quirks
 	tools   *Tools
+	origin  Origin
 	pairs   *pairing
 	dropped []string
 
 	out     []chat.Message
 	batch   *chat.Message // the assistant message that is being put together
 	results []chat.Message
-	lifted  []chat.Part // images of the batch's outputs
+	lifted  []chat.Part                // images of the batch's outputs
+	extra   map[string]json.RawMessage // call id -> what the provider gave with the call, of the batch
 }
 
 func (h *chatHistory) messages(in *responses.Request) []chat.Message {
@@ -80,12 +83,23 @@ func (h *chatHistory) assistantText(t string) {
 }
 
 func (h *chatHistory) reasoning(item responses.Item) {
+	if item.EncryptedContent != "" {
+		var kept chatState
+		if state, ok := h.origin.unseal(item.EncryptedContent, kindChat); !ok || json.Unmarshal(state.Data, &kept) != nil {
+			h.dropped = append(h.dropped, "reasoning.state")
+		} else {
+			h.open().ReasoningDetails, h.extra = kept.Details, kept.Extra
+		}
+	}
 	if !h.quirks.ReasoningContent {
 		return
 	}
 	t := text(responses.Parts(item.Content))
 	if t == "" {
 		t = text(responses.Parts(item.Summary))
+	}
+	if t == "" {
+		return
 	}
 	m := h.open()
 	m.ReasoningContent = strings.TrimPrefix(m.ReasoningContent+"\n"+t, "\n")
@@ -97,11 +111,16 @@ func (h *chatHistory) call(item responses.Item, arguments string) {
 	id := h.pairs.uniqueID(item.CallID)
 	m.ToolCalls = append(m.ToolCalls, chat.ToolCall{
 		ID: id, Type: "function",
-		Function: chat.Function{Name: h.tools.wire(item.Namespace, item.Name), Arguments: arguments},
+		Function:     chat.Function{Name: h.tools.wire(item.Namespace, item.Name), Arguments: arguments},
+		ExtraContent: h.extra[item.CallID],
 	})
 	result := chat.Message{Role: "tool", ToolCallID: id, Content: interruptedOutput}
 	if parts, ok := h.pairs.take(item.CallID); ok {
-		result.Content = h.output(id, parts)
+		if found := images(parts); len(found) > 0 && h.quirks.ToolImages && !h.quirks.NoImages {
+			result.Content = append([]chat.Part{{Type: "text", Text: text(parts)}}, found...)
+		} else {
+			result.Content = h.output(id, parts)
+		}
 	}
 	h.results = append(h.results, result)
 }
@@ -134,7 +153,7 @@ func (h *chatHistory) flush() {
 	if len(h.lifted) > 0 {
 		h.out = append(h.out, chat.Message{Role: "user", Content: h.lifted})
 	}
-	h.batch, h.results, h.lifted = nil, nil, nil
+	h.batch, h.results, h.lifted, h.extra = nil, nil, nil, nil
 }
 
 func (h *chatHistory) user(parts []responses.Part) {

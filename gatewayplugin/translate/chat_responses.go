@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
 )
@@ -11,15 +13,19 @@ import (
 // ChatAnswer turns the chunks of one Chat Completions stream into events of a
 // Responses stream. It is used by one goroutine.
 type ChatAnswer struct {
-	items  items
-	result Result
-	finish string // the provider's reason to end
+	origin  Origin
+	items   items
+	result  Result
+	finish  string // the provider's reason to end
+	details reasoningDetails
 }
 
-// NewChatAnswer begins an answer. id is unique to it; tools are those of the
-// request.
-func NewChatAnswer(id string, tools *Tools, emit Emit) *ChatAnswer {
-	return &ChatAnswer{items: items{id: id, tools: tools, emit: emit}}
+// NewChatAnswer begins an answer of origin. id is unique to it; tools are those
+// of the request.
+func NewChatAnswer(id string, origin Origin, tools *Tools, emit Emit) *ChatAnswer {
+	a := &ChatAnswer{origin: origin, items: items{id: id, tools: tools, emit: emit}}
+	a.items.seal = a.seal
+	return a
 }
 
 // Take takes the data of one event. done tells that the provider has said
@@ -30,7 +36,7 @@ func (a *ChatAnswer) Take(data []byte) (done bool, err error) {
 		return true, nil
 	}
 	var c chat.Chunk
-	if err := json.Unmarshal(data, &c); err != nil {
+	if err := jsonv1.Unmarshal(data, &c); err != nil {
 		return false, fmt.Errorf("read a chunk of the provider's stream: %w", err)
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
@@ -67,9 +73,14 @@ func (a *ChatAnswer) note(c *chat.Chunk) {
 	if c.Provider != "" {
 		a.result.Provider = c.Provider
 	}
-	if c.Usage != nil {
-		a.result.SetUsage(c.Usage)
+	if c.ID != "" {
+		a.result.Generation = c.ID
 	}
+	var u chat.Usage
+	if len(c.Usage) > 0 && string(c.Usage) != "null" && json.Unmarshal(c.Usage, &u) == nil {
+		a.result.SetUsage(&u)
+	}
+	a.result.noteRouter(c.Metadata)
 }
 
 func (a *ChatAnswer) delta(d chat.Delta) error {
@@ -83,7 +94,13 @@ func (a *ChatAnswer) delta(d chat.Delta) error {
 	if err := a.items.think(thought); err != nil {
 		return err
 	}
-	if err := a.items.say(d.Content + d.Refusal); err != nil {
+	if err := a.items.say(string(d.Content) + d.Refusal); err != nil {
+		return err
+	}
+	if err := a.details.add(d.ReasoningDetails); err != nil {
+		return err
+	}
+	if err := a.items.grow(len(d.ReasoningDetails)); err != nil {
 		return err
 	}
 	for _, c := range d.ToolCalls {
@@ -114,9 +131,12 @@ func (a *ChatAnswer) call(d chat.CallDelta) error {
 	if p.name == "" {
 		p.name = d.Function.Name
 	}
+	if len(d.ExtraContent) > 0 && string(d.ExtraContent) != "null" {
+		p.extra = d.ExtraContent
+	}
 	piece := responses.String(d.Function.Arguments)
 	p.arguments.WriteString(piece)
-	return a.items.grow(len(piece) + len(d.Function.Name) + len(d.ID))
+	return a.items.grow(len(piece) + len(d.Function.Name) + len(d.ID) + len(d.ExtraContent))
 }
 
 // pending finds the call that a piece belongs to; nil: it begins one.
@@ -140,6 +160,7 @@ func (a *ChatAnswer) pending(d chat.CallDelta) *pendingCall {
 // SoFar returns what is known of the answer; nothing is emitted.
 func (a *ChatAnswer) SoFar() Result {
 	r := a.result
+	r.Bytes = a.items.size
 	if r.Error == nil {
 		r.Finish = finishWord(a.finish)
 	}

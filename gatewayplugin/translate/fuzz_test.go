@@ -34,11 +34,11 @@ func seeds(f *testing.F, pattern string, more ...any) {
 func FuzzChatRequest(f *testing.F) {
 	seeds(f, "testdata/request/*.responses.json")
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var req responses.Request
-		if json.Unmarshal(raw, &req) != nil {
+		req, err := responses.Decode(raw)
+		if err != nil {
 			return
 		}
-		call, err := translate.ChatRequest(&req, "m", &translate.Quirks{ReasoningContent: true})
+		call, err := translate.ChatRequest(req, origin, &translate.Quirks{ReasoningContent: true})
 		if err != nil {
 			t.Fatalf("a readable request was refused: %v", err)
 		}
@@ -76,15 +76,15 @@ func FuzzChatRequest(f *testing.F) {
 func FuzzAnthropicRequest(f *testing.F) {
 	seeds(f, "testdata/request/*.responses.json", false)
 	f.Fuzz(func(t *testing.T, raw []byte, old bool) {
-		var req responses.Request
-		if json.Unmarshal(raw, &req) != nil {
+		req, err := responses.Decode(raw)
+		if err != nil {
 			return
 		}
 		quirks := &translate.Quirks{}
 		if old {
 			quirks.Thinking, quirks.ForcedTool = "budget", true
 		}
-		call, err := translate.AnthropicRequest(&req, origin, quirks)
+		call, err := translate.AnthropicRequest(req, origin, quirks)
 		if err != nil {
 			t.Fatalf("a readable request was refused: %v", err)
 		}

@@ -32,12 +32,16 @@ type items struct {
 	state string          // encrypted_content of the open reasoning item; empty: none
 	calls []*pendingCall
 	size  int
+	// seal returns what the provider wants back of an answer with these calls,
+	// for encrypted_content; empty: nothing. nil: never anything.
+	seal func(calls []*pendingCall) (string, error)
 }
 
 type pendingCall struct {
 	index     int // as the provider numbers it
 	id, name  string
 	arguments strings.Builder
+	extra     json.RawMessage // what the provider wants back with the call; nil: nothing
 }
 
 func (w *items) grow(n int) error {
@@ -109,7 +113,7 @@ func (w *items) itemEvent(event string, item any) error {
 
 // itemID is unique among all items of a thread, as Codex expects.
 func (w *items) itemID(kind string) string {
-	prefix := map[string]string{"message": "msg", "reasoning": "rs", "function": "fc", "custom": "ctc"}[kind]
+	prefix := map[string]string{"message": "msg", "reasoning": "rs", "function": "fc", "custom": "ctc", "search": "tsc"}[kind]
 	return fmt.Sprintf("%s_%s_%d", prefix, w.id, w.index)
 }
 
@@ -162,6 +166,9 @@ func (w *items) finish() error {
 		used[p.id] = true
 		calls = append(calls, p)
 	}
+	if err := w.keep(calls); err != nil {
+		return err
+	}
 	if err := w.close(); err != nil {
 		return err
 	}
@@ -173,19 +180,42 @@ func (w *items) finish() error {
 	return nil
 }
 
+// keep puts what the provider wants back beside the calls into a reasoning
+// item before them: Codex keeps nothing else that it does not know.
+func (w *items) keep(calls []*pendingCall) error {
+	if w.seal == nil || len(calls) == 0 {
+		return nil
+	}
+	state, err := w.seal(calls)
+	if err != nil || state == "" {
+		return err
+	}
+	if err := w.enter("reasoning"); err != nil {
+		return err
+	}
+	w.state = state
+	return nil
+}
+
 func (w *items) call(p *pendingCall) error {
 	ref := w.tools.resolve(p.name)
 	arguments := p.arguments.String()
+	if !ref.custom && strings.TrimSpace(arguments) == "" {
+		arguments = "{}" // a call without parameters
+	}
 	var item any
-	if ref.custom {
+	switch {
+	case ref.custom:
 		item = &responses.CustomToolCall{
-			Type: "custom_tool_call", ID: w.itemID("custom"), CallID: p.id, Name: ref.name,
+			Type: "custom_tool_call", ID: w.itemID("custom"), CallID: p.id, Namespace: ref.namespace, Name: ref.name,
 			Input: customInput(arguments), Status: "completed",
 		}
-	} else {
-		if strings.TrimSpace(arguments) == "" {
-			arguments = "{}" // a call without parameters
+	case ref.search && json.Valid([]byte(arguments)):
+		item = &responses.ToolSearchCall{
+			Type: "tool_search_call", ID: w.itemID("search"), CallID: p.id, Execution: "client",
+			Arguments: json.RawMessage(arguments), Status: "completed",
 		}
+	default:
 		item = &responses.FunctionCall{
 			Type: "function_call", ID: w.itemID("function"), CallID: p.id, Namespace: ref.namespace, Name: ref.name,
 			Arguments: arguments, Status: "completed",

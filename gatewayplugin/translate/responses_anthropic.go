@@ -16,7 +16,12 @@ func AnthropicRequest(in *responses.Request, origin Origin, quirks *Quirks) (*Ca
 	if quirks == nil {
 		quirks = &Quirks{}
 	}
-	b := &anthropicBuilder{in: in, quirks: quirks, call: &Call{Tools: newTools()}}
+	call := &Call{Tools: newTools()}
+	var err error
+	if in, call.Dropped, err = normal(in); err != nil {
+		return nil, err
+	}
+	b := &anthropicBuilder{in: in, quirks: quirks, call: call}
 	b.out = anthropic.Request{Model: origin.Model, MaxTokens: quirks.maxTokens(origin.Model), Stream: true}
 	if in.MaxOutputTokens != nil && *in.MaxOutputTokens > 0 {
 		b.out.MaxTokens = *in.MaxOutputTokens
@@ -28,7 +33,9 @@ func AnthropicRequest(in *responses.Request, origin Origin, quirks *Quirks) (*Ca
 	if !quirks.NoCacheControl {
 		b.markCache()
 	}
-	var err error
+	if in.Text != nil && in.Text.Verbosity != "" {
+		b.drop("text.verbosity")
+	}
 	b.call.Body, err = encode(b.out)
 	return b.call, err
 }
@@ -83,7 +90,7 @@ func (b *anthropicBuilder) tools() {
 	b.drop(dropped...)
 	for _, t := range declared {
 		b.out.Tools = append(b.out.Tools, anthropic.Tool{
-			Name: t.Function.Name, Description: t.Function.Description, InputSchema: objectSchema(t.Function.Parameters),
+			Name: t.Function.Name, Description: t.Function.Description, InputSchema: objectSchema(b.quirks.schema(t.Function.Parameters)),
 		})
 	}
 	if len(b.out.Tools) == 0 {
@@ -145,6 +152,7 @@ func (b *anthropicBuilder) think() {
 	var effort string
 	if b.in.Reasoning != nil {
 		effort = b.quirks.anthropicEffort(b.in.Reasoning.Effort)
+		b.drop(changedEffort(b.in.Reasoning.Effort, effort)...)
 	}
 	off := effort == "" || effort == "none" || b.quirks.Thinking == "off"
 	budgeted := b.quirks.Thinking == "budget"

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
 )
@@ -21,18 +23,27 @@ type Call struct {
 }
 
 // ChatRequest translates a Responses request into a streaming Chat Completions
-// request for the provider's model. quirks may be nil.
-func ChatRequest(in *responses.Request, model string, quirks *Quirks) (*Call, error) {
+// request for the model of origin. quirks may be nil.
+func ChatRequest(in *responses.Request, origin Origin, quirks *Quirks) (*Call, error) {
 	if quirks == nil {
 		quirks = &Quirks{}
 	}
 	call := &Call{Tools: newTools()}
+	var err error
+	if in, call.Dropped, err = normal(in); err != nil {
+		return nil, err
+	}
 	out := chat.Request{
-		Model: model, Stream: true, StreamOptions: &chat.StreamOptions{IncludeUsage: true},
+		Model: origin.Model, Stream: true, StreamOptions: &chat.StreamOptions{IncludeUsage: true},
 		MaxTokens: in.MaxOutputTokens, Temperature: in.Temperature, TopP: in.TopP,
 	}
-	out.Tools, call.Dropped = call.Tools.declare(in.Tools)
-	h := &chatHistory{quirks: quirks, tools: call.Tools}
+	var dropped []string
+	out.Tools, dropped = call.Tools.declare(in.Tools)
+	call.Dropped = append(call.Dropped, dropped...)
+	for i := range out.Tools {
+		out.Tools[i].Function.Parameters = quirks.schema(out.Tools[i].Function.Parameters)
+	}
+	h := &chatHistory{quirks: quirks, tools: call.Tools, origin: origin}
 	out.Messages = h.messages(in)
 	call.Dropped = append(call.Dropped, h.dropped...)
 	if len(out.Tools) > 0 {
@@ -46,20 +57,39 @@ func ChatRequest(in *responses.Request, model string, quirks *Quirks) (*Call, er
 	}
 	if in.Reasoning != nil {
 		out.ReasoningEffort = quirks.effort(in.Reasoning.Effort)
+		call.Dropped = append(call.Dropped, changedEffort(in.Reasoning.Effort, out.ReasoningEffort)...)
 	}
 	if in.Text != nil && in.Text.Format != nil {
 		format(&out, in.Text.Format, quirks)
 	}
-	var err error
+	if quirks.Verbosity && in.Text != nil {
+		out.Verbosity = in.Text.Verbosity
+	} else if in.Text != nil && in.Text.Verbosity != "" {
+		call.Dropped = append(call.Dropped, "text.verbosity")
+	}
+	if quirks.PromptCacheKey {
+		out.PromptCacheKey = in.PromptCacheKey
+	}
 	call.Body, err = encode(out)
 	return call, err
+}
+
+// changedEffort names an effort that the route asks for in another form.
+func changedEffort(asked, sent string) []string {
+	if asked == sent || asked == "none" {
+		return nil
+	}
+	if sent == "" {
+		sent = "none"
+	}
+	return []string{"reasoning.effort:" + bounded(asked) + "=" + bounded(sent)}
 }
 
 // encode is json.Marshal without the escaping of <, > and &, which costs
 // tokens in providers that show the model raw JSON.
 func encode(v any) ([]byte, error) {
 	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+	enc := jsonv1.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
@@ -134,6 +164,10 @@ func text(parts []responses.Part) string {
 		case p.Type == "input_image":
 		case p.Type == "input_file":
 			texts = append(texts, "[file "+p.Filename+" can't be shown on this route]")
+		case p.Type == "input_audio":
+			texts = append(texts, "[a recording can't be played on this route]")
+		case p.Type == "encrypted_content":
+			texts = append(texts, "[a part is encrypted for another provider]")
 		default:
 			texts = append(texts, p.Text)
 		}

@@ -18,10 +18,29 @@ type Result struct {
 	Counts   *chat.Usage // as the provider sent them; nil: none
 	Model    string      // as the provider says
 	Provider string      // who served it, when told
+	Endpoint string      // which of that provider's, when told
+	Bytes    int         // of text and arguments that came
+	// Generation is the provider's id of the answer.
+	Generation string
+	// Router is what a provider that routes on said of that; nil: nothing.
+	Router *chat.Metadata
 }
 
 // SetUsage takes over the counts that a provider sent.
 func (r *Result) SetUsage(u *chat.Usage) { r.Counts, r.Usage = u, usage(u) }
+
+// noteRouter takes over what a provider that routes on said of that.
+func (r *Result) noteRouter(m *chat.Metadata) {
+	if m == nil {
+		return
+	}
+	r.Router = m
+	for _, e := range m.Endpoints.Available {
+		if e.Selected {
+			r.Provider, r.Endpoint = e.Provider, e.Tag
+		}
+	}
+}
 
 // Whole reports whether all of the answer is there.
 func (r *Result) Whole() bool { return r.Error == nil && (r.Finish == "stop" || r.Finish == "pause") }

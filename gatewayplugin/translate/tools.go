@@ -20,6 +20,7 @@ type toolRef struct {
 	namespace string // empty: none
 	name      string
 	custom    bool // its input is freeform text, wrapped as {"input": …}
+	search    bool // Codex's own search for tools
 	answer    bool // no tool of Codex: its input is the answer as JSON
 }
 
@@ -134,22 +135,28 @@ var inputParameters = json.RawMessage(`{"type":"object","properties":{"input":{"
 func (t *Tools) declare(tools []responses.Tool) (out []chat.Tool, dropped []string) {
 	for _, tool := range tools {
 		if tool.Type != "namespace" {
-			if f, ok := t.function("", tool); ok {
-				out = append(out, f)
-			} else {
-				dropped = append(dropped, tool.Type)
-			}
+			out, dropped = t.declareOne(out, dropped, "", tool)
 			continue
 		}
 		for _, member := range tool.Tools {
-			if f, ok := t.function(tool.Name, member); ok {
-				out = append(out, f)
-			} else {
-				dropped = append(dropped, "namespace."+member.Type)
-			}
+			out, dropped = t.declareOne(out, dropped, tool.Name, member)
 		}
 	}
 	return out, dropped
+}
+
+func (t *Tools) declareOne(out []chat.Tool, dropped []string, namespace string, tool responses.Tool) ([]chat.Tool, []string) {
+	if tool.Type == "tool_search" {
+		tool.Name = searchTool
+	}
+	if _, known := t.byRef[namespace+"\x00"+tool.Name]; known {
+		return out, dropped // an item of the conversation brings it again
+	}
+	f, ok := t.function(namespace, tool)
+	if !ok {
+		return out, append(dropped, "tools."+bounded(tool.Type))
+	}
+	return append(out, f), dropped
 }
 
 func (t *Tools) function(namespace string, tool responses.Tool) (chat.Tool, bool) {
@@ -159,6 +166,14 @@ func (t *Tools) function(namespace string, tool responses.Tool) (chat.Tool, bool
 		if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
 			f.Parameters, f.Strict = noParameters, false
 		}
+	case "tool_search":
+		if tool.Execution != "client" {
+			return chat.Tool{}, false // the provider would have to do it
+		}
+		if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
+			f.Parameters = noParameters
+		}
+		f.Strict = false
 	case "custom":
 		f.Parameters, f.Strict = inputParameters, false
 		if tool.Format != nil && tool.Format.Definition != "" {
@@ -167,6 +182,6 @@ func (t *Tools) function(namespace string, tool responses.Tool) (chat.Tool, bool
 	default:
 		return chat.Tool{}, false
 	}
-	f.Name = t.add(toolRef{namespace: namespace, name: tool.Name, custom: tool.Type == "custom"})
+	f.Name = t.add(toolRef{namespace: namespace, name: tool.Name, custom: tool.Type == "custom", search: tool.Type == "tool_search"})
 	return chat.Tool{Type: "function", Function: f}, true
 }

@@ -25,7 +25,7 @@ func TestToolChoice(t *testing.T) {
 	} {
 		req := parse(t, []byte(toolsRequest))
 		req.ToolChoice = json.RawMessage(choice)
-		call, err := translate.ChatRequest(req, "m", nil)
+		call, err := translate.ChatRequest(req, origin, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,7 +55,7 @@ func TestNamesAreLegalAndDistinct(t *testing.T) {
 		{Type: "namespace", Name: long, Tools: []responses.Tool{{Type: "function", Name: "one"}, {Type: "function", Name: "two"}}},
 		{Type: "function", Name: "ümlaut"},
 	}}
-	call, err := translate.ChatRequest(req, "m", nil)
+	call, err := translate.ChatRequest(req, origin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,24 +50,38 @@ func inputs(t *testing.T, pattern string) []string {
 
 func parse(t *testing.T, raw []byte) *responses.Request {
 	t.Helper()
-	var req responses.Request
-	if err := json.Unmarshal(raw, &req); err != nil {
+	req, err := responses.Decode(raw)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return &req
+	return req
 }
 
-func indent(t *testing.T, raw []byte) string {
+// members prints a JSON object with a line for each member, and for each
+// element of a member that is an array.
+func members(t *testing.T, raw []byte) string {
 	t.Helper()
-	var out bytes.Buffer
-	if err := json.Indent(&out, raw, "", " "); err != nil {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil {
 		t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		var elements []json.RawMessage
+		if json.Unmarshal(object[name], &elements) != nil {
+			fmt.Fprintf(&out, "%s: %s\n", name, object[name])
+			continue
+		}
+		for _, e := range elements {
+			fmt.Fprintf(&out, "%s[]: %s\n", name, e)
+		}
 	}
 	return out.String()
 }
 
 // TestRequestGolden translates requests that real Codex sent (0.149.0 and
-// 0.171.0, long texts cut).
+// 0.171.0, long texts cut) for each wire; "functions" is Responses where the
+// provider knows functions alone.
 func TestRequestGolden(t *testing.T) {
 	for _, path := range inputs(t, "testdata/request/*.responses.json") {
 		name := strings.TrimSuffix(filepath.Base(path), ".responses.json")
@@ -75,14 +91,17 @@ func TestRequestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			for wire, translated := range map[string]func() (*translate.Call, error){
-				"chat":      func() (*translate.Call, error) { return translate.ChatRequest(parse(t, raw), "upstream-model", nil) },
+				"chat":      func() (*translate.Call, error) { return translate.ChatRequest(parse(t, raw), origin, nil) },
 				"anthropic": func() (*translate.Call, error) { return translate.AnthropicRequest(parse(t, raw), origin, nil) },
+				"functions": func() (*translate.Call, error) {
+					return translate.ResponsesRequest(raw, origin, &translate.Quirks{FunctionsOnly: true})
+				},
 			} {
 				call, err := translated()
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := indent(t, call.Body) + "\ndropped: " + strings.Join(call.Dropped, ", ") + "\n"
+				got := members(t, call.Body) + "dropped: " + strings.Join(call.Dropped, ", ") + "\n"
 				golden(t, "testdata/request/"+name+"."+wire+".golden", got)
 			}
 		})
@@ -120,11 +139,11 @@ func newAnswer(t *testing.T, wire string, emit translate.Emit) taker {
 		}
 		return translate.NewAnthropicAnswer("id", origin, call.Tools, emit)
 	}
-	call, err := translate.ChatRequest(parse(t, []byte(toolsRequest)), "m", nil)
+	call, err := translate.ChatRequest(parse(t, []byte(toolsRequest)), origin, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return translate.NewChatAnswer("id", call.Tools, emit)
+	return translate.NewChatAnswer("id", origin, call.Tools, emit)
 }
 
 // feed hands a stream to an answer, up to its end or what can't be read.
@@ -215,7 +234,7 @@ func TestNoHalfCallAtAnyCut(t *testing.T) {
 // messages translates input items and returns the messages.
 func messages(t *testing.T, input string, quirks *translate.Quirks) []map[string]any {
 	t.Helper()
-	call, err := translate.ChatRequest(parse(t, []byte(`{"model":"m","stream":true,"input":`+input+`}`)), "m", quirks)
+	call, err := translate.ChatRequest(parse(t, []byte(`{"model":"m","stream":true,"input":`+input+`}`)), origin, quirks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +349,7 @@ func TestQuirks(t *testing.T) {
 		t.Error(diff)
 	}
 	req := parse(t, []byte(`{"model":"m","stream":true,"input":"x","parallel_tool_calls":true,"tools":[{"type":"function","name":"f"}],"reasoning":{"effort":"xhigh"},"text":{"format":{"type":"json_schema","name":"n","strict":true,"schema":{"type":"object"}}}}`))
-	call, err := translate.ChatRequest(req, "m", &translate.Quirks{Effort: map[string]string{"xhigh": "high"}, NoParallelToolCalls: true, JSONObjectOnly: true})
+	call, err := translate.ChatRequest(req, origin, &translate.Quirks{Effort: map[string]string{"xhigh": "high"}, NoParallelToolCalls: true, JSONObjectOnly: true})
 	if err != nil {
 		t.Fatal(err)
 	}

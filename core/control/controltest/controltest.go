@@ -16,21 +16,29 @@ import (
 
 // Handler answers each verb with its function, or refuses it when that is nil.
 type Handler struct {
-	OnHello     func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error)
-	OnCaller    func(context.Context, control.Call, control.CallerRequest) (*control.CallerResponse, error)
-	OnSession   func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error)
-	OnSpawn     func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error)
-	OnJobs      func(context.Context, control.Call, control.JobsRequest) (*control.JobsResponse, error)
-	OnWait      func(context.Context, control.Call, control.WaitRequest) (*control.WaitResponse, error)
-	OnResult    func(context.Context, control.Call, control.ResultRequest) (*control.ResultResponse, error)
-	OnCancel    func(context.Context, control.Call, control.CancelRequest) (*control.CancelResponse, error)
-	OnAccept    func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
-	OnReject    func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
-	OnAttach    func(context.Context, control.Call, control.AttachRequest) (*control.AttachResponse, error)
-	OnIntegrate func(context.Context, control.Call, control.IntegrateRequest) (*control.IntegrateResponse, error)
-	OnStop      func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
-	OnAudit     func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
-	OnFollow    func(context.Context, control.Call, control.FollowRequest, func(control.FollowEvent) error) error
+	OnHello           func(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error)
+	OnCaller          func(context.Context, control.Call, control.CallerRequest) (*control.CallerResponse, error)
+	OnSession         func(context.Context, control.Call, control.SessionRequest) (*control.SessionView, error)
+	OnSpawn           func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error)
+	OnJobs            func(context.Context, control.Call, control.JobsRequest) (*control.JobsResponse, error)
+	OnWait            func(context.Context, control.Call, control.WaitRequest) (*control.WaitResponse, error)
+	OnResult          func(context.Context, control.Call, control.ResultRequest) (*control.ResultResponse, error)
+	OnCancel          func(context.Context, control.Call, control.CancelRequest) (*control.CancelResponse, error)
+	OnAccept          func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
+	OnReject          func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
+	OnAttach          func(context.Context, control.Call, control.AttachRequest) (*control.AttachResponse, error)
+	OnIntegrate       func(context.Context, control.Call, control.IntegrateRequest) (*control.IntegrateResponse, error)
+	OnStop            func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
+	OnAudit           func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
+	OnControl         func(context.Context, control.Call, control.ControlRequest) (*control.ControlResponse, error)
+	OnPauseSession    func(context.Context, control.Call, control.PauseRequest) (*control.PauseResponse, error)
+	OnContinueSession func(context.Context, control.Call, control.ContinueRequest) (*control.ContinueResponse, error)
+	OnResumeSession   func(context.Context, control.Call, control.ResumeRequest) (*control.ResumeResponse, error)
+	OnCompactSession  func(context.Context, control.Call, control.CompactRequest) (*control.SessionView, error)
+	OnDetachSession   func(context.Context, control.Call, control.DetachRequest) (*control.SessionView, error)
+	OnCancelSession   func(context.Context, control.Call, control.CancelSessionRequest) (*control.SessionView, error)
+	OnTaintSession    func(context.Context, control.Call, control.TaintRequest) (*control.SessionView, error)
+	OnFollow          func(context.Context, control.Call, control.FollowRequest, func(control.FollowEvent) error) error
 }
 
 var _ control.Handler = (*Handler)(nil)
@@ -110,6 +118,46 @@ func (h *Handler) Attach(ctx context.Context, c control.Call, r control.AttachRe
 // Audit calls OnAudit.
 func (h *Handler) Audit(ctx context.Context, c control.Call, r control.AuditRequest) (*control.AuditResponse, error) {
 	return serve(ctx, c, r, h.OnAudit)
+}
+
+// Control calls OnControl.
+func (h *Handler) Control(ctx context.Context, c control.Call, r control.ControlRequest) (*control.ControlResponse, error) {
+	return serve(ctx, c, r, h.OnControl)
+}
+
+// PauseSession calls OnPauseSession.
+func (h *Handler) PauseSession(ctx context.Context, c control.Call, r control.PauseRequest) (*control.PauseResponse, error) {
+	return serve(ctx, c, r, h.OnPauseSession)
+}
+
+// ContinueSession calls OnContinueSession.
+func (h *Handler) ContinueSession(ctx context.Context, c control.Call, r control.ContinueRequest) (*control.ContinueResponse, error) {
+	return serve(ctx, c, r, h.OnContinueSession)
+}
+
+// ResumeSession calls OnResumeSession.
+func (h *Handler) ResumeSession(ctx context.Context, c control.Call, r control.ResumeRequest) (*control.ResumeResponse, error) {
+	return serve(ctx, c, r, h.OnResumeSession)
+}
+
+// CompactSession calls OnCompactSession.
+func (h *Handler) CompactSession(ctx context.Context, c control.Call, r control.CompactRequest) (*control.SessionView, error) {
+	return serve(ctx, c, r, h.OnCompactSession)
+}
+
+// DetachSession calls OnDetachSession.
+func (h *Handler) DetachSession(ctx context.Context, c control.Call, r control.DetachRequest) (*control.SessionView, error) {
+	return serve(ctx, c, r, h.OnDetachSession)
+}
+
+// CancelSession calls OnCancelSession.
+func (h *Handler) CancelSession(ctx context.Context, c control.Call, r control.CancelSessionRequest) (*control.SessionView, error) {
+	return serve(ctx, c, r, h.OnCancelSession)
+}
+
+// TaintSession calls OnTaintSession.
+func (h *Handler) TaintSession(ctx context.Context, c control.Call, r control.TaintRequest) (*control.SessionView, error) {
+	return serve(ctx, c, r, h.OnTaintSession)
 }
 
 // Follow calls OnFollow.

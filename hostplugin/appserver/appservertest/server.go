@@ -100,13 +100,11 @@ type Frame struct {
 	Payload []byte
 }
 
-// Opcodes of RFC 6455 section 5.2.
+// Opcodes of RFC 6455 section 5.2 that clients send.
 const (
-	OpText   = 0x1
-	OpBinary = 0x2
-	OpClose  = 0x8
-	OpPing   = 0x9
-	OpPong   = 0xA
+	OpText  = 0x1
+	OpClose = 0x8
+	OpPong  = 0xA
 )
 
 // Write sends bytes as they are.

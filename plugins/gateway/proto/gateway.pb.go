@@ -488,7 +488,10 @@ type IssueTokenRequest struct {
 	TokenBudget uint64 `protobuf:"varint,7,opt,name=token_budget,json=tokenBudget,proto3" json:"token_budget,omitempty"`
 	// The host process for which it is issued; when no holder of any tenant
 	// lives, the gateway may end itself.
-	Holder        *proto.Process `protobuf:"bytes,8,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder *proto.Process `protobuf:"bytes,8,opt,name=holder,proto3" json:"holder,omitempty"`
+	// Budgets that the bearer shares with others, as of the job and of each
+	// ancestor. A request leaves only while all of them have something left.
+	BudgetIds     []string `protobuf:"bytes,9,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -575,6 +578,13 @@ func (x *IssueTokenRequest) GetTokenBudget() uint64 {
 func (x *IssueTokenRequest) GetHolder() *proto.Process {
 	if x != nil {
 		return x.Holder
+	}
+	return nil
+}
+
+func (x *IssueTokenRequest) GetBudgetIds() []string {
+	if x != nil {
+		return x.BudgetIds
 	}
 	return nil
 }
@@ -720,6 +730,139 @@ func (x *RevokeTokenResponse) GetRevoked() uint32 {
 	return 0
 }
 
+type UpdateBudgetRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Tenant   *proto.Fence           `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	BudgetId string                 `protobuf:"bytes,2,opt,name=budget_id,json=budgetId,proto3" json:"budget_id,omitempty"`
+	// Tokens, input and output, since the session began; 0 lets nothing leave.
+	// Absent: no limit of tokens.
+	Tokens *uint64 `protobuf:"varint,3,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
+	// US dollars since the session began, as decimal text. Empty: no limit of
+	// money. An answer whose cost nobody knows closes such a budget.
+	Usd           string `protobuf:"bytes,4,opt,name=usd,proto3" json:"usd,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateBudgetRequest) Reset() {
+	*x = UpdateBudgetRequest{}
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateBudgetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateBudgetRequest) ProtoMessage() {}
+
+func (x *UpdateBudgetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateBudgetRequest.ProtoReflect.Descriptor instead.
+func (*UpdateBudgetRequest) Descriptor() ([]byte, []int) {
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *UpdateBudgetRequest) GetTenant() *proto.Fence {
+	if x != nil {
+		return x.Tenant
+	}
+	return nil
+}
+
+func (x *UpdateBudgetRequest) GetBudgetId() string {
+	if x != nil {
+		return x.BudgetId
+	}
+	return ""
+}
+
+func (x *UpdateBudgetRequest) GetTokens() uint64 {
+	if x != nil && x.Tokens != nil {
+		return *x.Tokens
+	}
+	return 0
+}
+
+func (x *UpdateBudgetRequest) GetUsd() string {
+	if x != nil {
+		return x.Usd
+	}
+	return ""
+}
+
+type UpdateBudgetResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What was counted so far, also by gateways before this one.
+	UsedTokens    uint64 `protobuf:"varint,1,opt,name=used_tokens,json=usedTokens,proto3" json:"used_tokens,omitempty"`
+	UsedUsd       string `protobuf:"bytes,2,opt,name=used_usd,json=usedUsd,proto3" json:"used_usd,omitempty"`
+	Exhausted     bool   `protobuf:"varint,3,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateBudgetResponse) Reset() {
+	*x = UpdateBudgetResponse{}
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateBudgetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateBudgetResponse) ProtoMessage() {}
+
+func (x *UpdateBudgetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateBudgetResponse.ProtoReflect.Descriptor instead.
+func (*UpdateBudgetResponse) Descriptor() ([]byte, []int) {
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *UpdateBudgetResponse) GetUsedTokens() uint64 {
+	if x != nil {
+		return x.UsedTokens
+	}
+	return 0
+}
+
+func (x *UpdateBudgetResponse) GetUsedUsd() string {
+	if x != nil {
+		return x.UsedUsd
+	}
+	return ""
+}
+
+func (x *UpdateBudgetResponse) GetExhausted() bool {
+	if x != nil {
+		return x.Exhausted
+	}
+	return false
+}
+
 type HealthRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -728,7 +871,7 @@ type HealthRequest struct {
 
 func (x *HealthRequest) Reset() {
 	*x = HealthRequest{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[11]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -740,7 +883,7 @@ func (x *HealthRequest) String() string {
 func (*HealthRequest) ProtoMessage() {}
 
 func (x *HealthRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[11]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -753,7 +896,7 @@ func (x *HealthRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthRequest.ProtoReflect.Descriptor instead.
 func (*HealthRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{11}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{13}
 }
 
 type HealthResponse struct {
@@ -767,7 +910,7 @@ type HealthResponse struct {
 
 func (x *HealthResponse) Reset() {
 	*x = HealthResponse{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[12]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +922,7 @@ func (x *HealthResponse) String() string {
 func (*HealthResponse) ProtoMessage() {}
 
 func (x *HealthResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[12]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +935,7 @@ func (x *HealthResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthResponse.ProtoReflect.Descriptor instead.
 func (*HealthResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{12}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HealthResponse) GetTenants() []string {
@@ -825,7 +968,7 @@ type ModelsRequest struct {
 
 func (x *ModelsRequest) Reset() {
 	*x = ModelsRequest{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[13]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +980,7 @@ func (x *ModelsRequest) String() string {
 func (*ModelsRequest) ProtoMessage() {}
 
 func (x *ModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[13]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +993,7 @@ func (x *ModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelsRequest.ProtoReflect.Descriptor instead.
 func (*ModelsRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{13}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ModelsRequest) GetTenant() *proto.Fence {
@@ -869,7 +1012,7 @@ type ModelsResponse struct {
 
 func (x *ModelsResponse) Reset() {
 	*x = ModelsResponse{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[14]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1024,7 @@ func (x *ModelsResponse) String() string {
 func (*ModelsResponse) ProtoMessage() {}
 
 func (x *ModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[14]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1037,7 @@ func (x *ModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelsResponse.ProtoReflect.Descriptor instead.
 func (*ModelsResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{14}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ModelsResponse) GetModels() []*RouteModel {
@@ -915,7 +1058,7 @@ type TelemetryRequest struct {
 
 func (x *TelemetryRequest) Reset() {
 	*x = TelemetryRequest{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[15]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -927,7 +1070,7 @@ func (x *TelemetryRequest) String() string {
 func (*TelemetryRequest) ProtoMessage() {}
 
 func (x *TelemetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[15]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -940,7 +1083,7 @@ func (x *TelemetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TelemetryRequest.ProtoReflect.Descriptor instead.
 func (*TelemetryRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{15}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TelemetryRequest) GetTenant() *proto.Fence {
@@ -978,12 +1121,14 @@ type TelemetryEvent struct {
 	UpstreamModel   string                 `protobuf:"bytes,8,opt,name=upstream_model,json=upstreamModel,proto3" json:"upstream_model,omitempty"`
 	ServingProvider string                 `protobuf:"bytes,9,opt,name=serving_provider,json=servingProvider,proto3" json:"serving_provider,omitempty"`
 	RequestId       string                 `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	Attempt         uint32                 `protobuf:"varint,11,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	HttpStatus      uint32                 `protobuf:"varint,12,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
+	// From 1 within one request; 0: the request never left.
+	Attempt    uint32 `protobuf:"varint,11,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	HttpStatus uint32 `protobuf:"varint,12,opt,name=http_status,json=httpStatus,proto3" json:"http_status,omitempty"`
 	// completed, incomplete, failed, cancelled, truncated.
 	Outcome string `protobuf:"bytes,13,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	// "" when completed, else a kind: usage_limited, rate_limited, auth,
-	// transport, bad_request, context_window, overloaded, content_filter...
+	// transport, bad_request, context_window, overloaded, content_filter,
+	// budget...
 	FailureKind string `protobuf:"bytes,14,opt,name=failure_kind,json=failureKind,proto3" json:"failure_kind,omitempty"`
 	// The provider's own words, bounded, without secrets.
 	ProviderMessage string `protobuf:"bytes,15,opt,name=provider_message,json=providerMessage,proto3" json:"provider_message,omitempty"`
@@ -998,14 +1143,39 @@ type TelemetryEvent struct {
 	// Provider's cost in USD as decimal text; empty when unknown.
 	CostUsd string `protobuf:"bytes,23,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	// True when the answer came from the scripted offline model.
-	Scripted      bool `protobuf:"varint,24,opt,name=scripted,proto3" json:"scripted,omitempty"`
+	Scripted bool `protobuf:"varint,24,opt,name=scripted,proto3" json:"scripted,omitempty"`
+	// Input tokens written to the provider's cache; part of input_tokens.
+	CacheWriteTokens *uint64 `protobuf:"varint,25,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3,oneof" json:"cache_write_tokens,omitempty"`
+	// Where cost_usd comes from: provider, prices (the route's), or "".
+	CostSource string `protobuf:"bytes,26,opt,name=cost_source,json=costSource,proto3" json:"cost_source,omitempty"`
+	// What the budgets were charged: the counts, or an estimate when the provider
+	// sent none. 0: nothing left this machine.
+	ChargedTokens uint64 `protobuf:"varint,27,opt,name=charged_tokens,json=chargedTokens,proto3" json:"charged_tokens,omitempty"`
+	// The budgets that it was charged to.
+	BudgetIds []string `protobuf:"bytes,28,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"`
+	// Parts of the request that the route's wire can't carry, as
+	// "tools.web_search"; the model was asked without them.
+	Dropped []string `protobuf:"bytes,29,rep,name=dropped,proto3" json:"dropped,omitempty"`
+	// Which providers were asked for, as the route's options say it (JSON), and
+	// whether another one served. Empty: no policy.
+	RequestedPolicy string `protobuf:"bytes,30,opt,name=requested_policy,json=requestedPolicy,proto3" json:"requested_policy,omitempty"`
+	PolicyViolated  bool   `protobuf:"varint,31,opt,name=policy_violated,json=policyViolated,proto3" json:"policy_violated,omitempty"`
+	// What a provider that routes on said of its own way: the endpoint that
+	// served, the number of its attempt that succeeded, how often it tried again,
+	// and which of the asked ones in turn it was. Absent: not told.
+	ServingEndpoint     string  `protobuf:"bytes,32,opt,name=serving_endpoint,json=servingEndpoint,proto3" json:"serving_endpoint,omitempty"`
+	RouterAttempt       *uint32 `protobuf:"varint,33,opt,name=router_attempt,json=routerAttempt,proto3,oneof" json:"router_attempt,omitempty"`
+	RouterRetries       *uint32 `protobuf:"varint,34,opt,name=router_retries,json=routerRetries,proto3,oneof" json:"router_retries,omitempty"`
+	RouterFallbackIndex *uint32 `protobuf:"varint,35,opt,name=router_fallback_index,json=routerFallbackIndex,proto3,oneof" json:"router_fallback_index,omitempty"`
+	// The provider's id of the generation, for later look-ups.
+	GenerationId  string `protobuf:"bytes,36,opt,name=generation_id,json=generationId,proto3" json:"generation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TelemetryEvent) Reset() {
 	*x = TelemetryEvent{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[16]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1187,7 @@ func (x *TelemetryEvent) String() string {
 func (*TelemetryEvent) ProtoMessage() {}
 
 func (x *TelemetryEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[16]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1200,7 @@ func (x *TelemetryEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TelemetryEvent.ProtoReflect.Descriptor instead.
 func (*TelemetryEvent) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{16}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TelemetryEvent) GetSeq() uint64 {
@@ -1201,6 +1371,90 @@ func (x *TelemetryEvent) GetScripted() bool {
 	return false
 }
 
+func (x *TelemetryEvent) GetCacheWriteTokens() uint64 {
+	if x != nil && x.CacheWriteTokens != nil {
+		return *x.CacheWriteTokens
+	}
+	return 0
+}
+
+func (x *TelemetryEvent) GetCostSource() string {
+	if x != nil {
+		return x.CostSource
+	}
+	return ""
+}
+
+func (x *TelemetryEvent) GetChargedTokens() uint64 {
+	if x != nil {
+		return x.ChargedTokens
+	}
+	return 0
+}
+
+func (x *TelemetryEvent) GetBudgetIds() []string {
+	if x != nil {
+		return x.BudgetIds
+	}
+	return nil
+}
+
+func (x *TelemetryEvent) GetDropped() []string {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *TelemetryEvent) GetRequestedPolicy() string {
+	if x != nil {
+		return x.RequestedPolicy
+	}
+	return ""
+}
+
+func (x *TelemetryEvent) GetPolicyViolated() bool {
+	if x != nil {
+		return x.PolicyViolated
+	}
+	return false
+}
+
+func (x *TelemetryEvent) GetServingEndpoint() string {
+	if x != nil {
+		return x.ServingEndpoint
+	}
+	return ""
+}
+
+func (x *TelemetryEvent) GetRouterAttempt() uint32 {
+	if x != nil && x.RouterAttempt != nil {
+		return *x.RouterAttempt
+	}
+	return 0
+}
+
+func (x *TelemetryEvent) GetRouterRetries() uint32 {
+	if x != nil && x.RouterRetries != nil {
+		return *x.RouterRetries
+	}
+	return 0
+}
+
+func (x *TelemetryEvent) GetRouterFallbackIndex() uint32 {
+	if x != nil && x.RouterFallbackIndex != nil {
+		return *x.RouterFallbackIndex
+	}
+	return 0
+}
+
+func (x *TelemetryEvent) GetGenerationId() string {
+	if x != nil {
+		return x.GenerationId
+	}
+	return ""
+}
+
 type ReleaseRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tenant        *proto.Fence           `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -1210,7 +1464,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[17]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1476,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[17]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1489,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{17}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReleaseRequest) GetTenant() *proto.Fence {
@@ -1255,7 +1509,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[18]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1521,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[18]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1534,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{18}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseResponse) GetRemaining() uint32 {
@@ -1300,7 +1554,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[19]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1312,7 +1566,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[19]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1325,7 +1579,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{19}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StopRequest) GetDrainMs() uint32 {
@@ -1352,7 +1606,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[20]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1618,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[20]
+	mi := &file_plugins_gateway_proto_gateway_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1631,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{20}
+	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StopResponse) GetStopping() bool {
@@ -1434,7 +1688,7 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\vRouteStatus\x12\x14\n" +
 	"\x05route\x18\x01 \x01(\tR\x05route\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xad\x02\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xcc\x02\n" +
 	"\x11IssueTokenRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
 	"\tagent_ref\x18\x02 \x01(\tR\bagentRef\x12!\n" +
@@ -1444,14 +1698,27 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\x06 \x01(\x03R\texpiresAt\x12!\n" +
 	"\ftoken_budget\x18\a \x01(\x04R\vtokenBudget\x123\n" +
-	"\x06holder\x18\b \x01(\v2\x1b.mmo.plugin.base.v1.ProcessR\x06holder\"\x14\n" +
+	"\x06holder\x18\b \x01(\v2\x1b.mmo.plugin.base.v1.ProcessR\x06holder\x12\x1d\n" +
+	"\n" +
+	"budget_ids\x18\t \x03(\tR\tbudgetIds\"\x14\n" +
 	"\x12IssueTokenResponse\"\x87\x01\n" +
 	"\x12RevokeTokenRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
 	"\tagent_ref\x18\x02 \x01(\tR\bagentRef\x12!\n" +
 	"\ftoken_sha256\x18\x03 \x01(\tR\vtokenSha256\"/\n" +
 	"\x13RevokeTokenResponse\x12\x18\n" +
-	"\arevoked\x18\x01 \x01(\rR\arevoked\"\x0f\n" +
+	"\arevoked\x18\x01 \x01(\rR\arevoked\"\x9f\x01\n" +
+	"\x13UpdateBudgetRequest\x121\n" +
+	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
+	"\tbudget_id\x18\x02 \x01(\tR\bbudgetId\x12\x1b\n" +
+	"\x06tokens\x18\x03 \x01(\x04H\x00R\x06tokens\x88\x01\x01\x12\x10\n" +
+	"\x03usd\x18\x04 \x01(\tR\x03usdB\t\n" +
+	"\a_tokens\"p\n" +
+	"\x14UpdateBudgetResponse\x12\x1f\n" +
+	"\vused_tokens\x18\x01 \x01(\x04R\n" +
+	"usedTokens\x12\x19\n" +
+	"\bused_usd\x18\x02 \x01(\tR\ausedUsd\x12\x1c\n" +
+	"\texhausted\x18\x03 \x01(\bR\texhausted\"\x0f\n" +
 	"\rHealthRequest\"\x83\x01\n" +
 	"\x0eHealthResponse\x12\x18\n" +
 	"\atenants\x18\x01 \x03(\tR\atenants\x12\x1b\n" +
@@ -1464,7 +1731,7 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\x10TelemetryRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xf5\x06\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xb5\v\n" +
 	"\x0eTelemetryEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
 	"\x0erecorded_at_ns\x18\x02 \x01(\x03R\frecordedAtNs\x12\x1b\n" +
@@ -1492,11 +1759,29 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\routput_tokens\x18\x15 \x01(\x04H\x02R\foutputTokens\x88\x01\x01\x12.\n" +
 	"\x10reasoning_tokens\x18\x16 \x01(\x04H\x03R\x0freasoningTokens\x88\x01\x01\x12\x19\n" +
 	"\bcost_usd\x18\x17 \x01(\tR\acostUsd\x12\x1a\n" +
-	"\bscripted\x18\x18 \x01(\bR\bscriptedB\x0f\n" +
+	"\bscripted\x18\x18 \x01(\bR\bscripted\x121\n" +
+	"\x12cache_write_tokens\x18\x19 \x01(\x04H\x04R\x10cacheWriteTokens\x88\x01\x01\x12\x1f\n" +
+	"\vcost_source\x18\x1a \x01(\tR\n" +
+	"costSource\x12%\n" +
+	"\x0echarged_tokens\x18\x1b \x01(\x04R\rchargedTokens\x12\x1d\n" +
+	"\n" +
+	"budget_ids\x18\x1c \x03(\tR\tbudgetIds\x12\x18\n" +
+	"\adropped\x18\x1d \x03(\tR\adropped\x12)\n" +
+	"\x10requested_policy\x18\x1e \x01(\tR\x0frequestedPolicy\x12'\n" +
+	"\x0fpolicy_violated\x18\x1f \x01(\bR\x0epolicyViolated\x12)\n" +
+	"\x10serving_endpoint\x18  \x01(\tR\x0fservingEndpoint\x12*\n" +
+	"\x0erouter_attempt\x18! \x01(\rH\x05R\rrouterAttempt\x88\x01\x01\x12*\n" +
+	"\x0erouter_retries\x18\" \x01(\rH\x06R\rrouterRetries\x88\x01\x01\x127\n" +
+	"\x15router_fallback_index\x18# \x01(\rH\aR\x13routerFallbackIndex\x88\x01\x01\x12#\n" +
+	"\rgeneration_id\x18$ \x01(\tR\fgenerationIdB\x0f\n" +
 	"\r_input_tokensB\x16\n" +
 	"\x14_cached_input_tokensB\x10\n" +
 	"\x0e_output_tokensB\x13\n" +
-	"\x11_reasoning_tokens\"C\n" +
+	"\x11_reasoning_tokensB\x15\n" +
+	"\x13_cache_write_tokensB\x11\n" +
+	"\x0f_router_attemptB\x11\n" +
+	"\x0f_router_retriesB\x18\n" +
+	"\x16_router_fallback_index\"C\n" +
 	"\x0eReleaseRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\"/\n" +
 	"\x0fReleaseResponse\x12\x1c\n" +
@@ -1506,14 +1791,15 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\x05force\x18\x02 \x01(\bR\x05force\"U\n" +
 	"\fStopResponse\x12\x1a\n" +
 	"\bstopping\x18\x01 \x01(\bR\bstopping\x12)\n" +
-	"\x10aborted_requests\x18\x02 \x01(\rR\x0fabortedRequests2\x9b\a\n" +
+	"\x10aborted_requests\x18\x02 \x01(\rR\x0fabortedRequests2\x84\b\n" +
 	"\aGateway\x12U\n" +
 	"\bDescribe\x12#.mmo.plugin.base.v1.DescribeRequest\x1a$.mmo.plugin.base.v1.DescribeResponse\x12R\n" +
 	"\x05Start\x12#.mmo.plugin.gateway.v1.StartRequest\x1a$.mmo.plugin.gateway.v1.StartResponse\x12d\n" +
 	"\vApplyRoutes\x12).mmo.plugin.gateway.v1.ApplyRoutesRequest\x1a*.mmo.plugin.gateway.v1.ApplyRoutesResponse\x12a\n" +
 	"\n" +
 	"IssueToken\x12(.mmo.plugin.gateway.v1.IssueTokenRequest\x1a).mmo.plugin.gateway.v1.IssueTokenResponse\x12d\n" +
-	"\vRevokeToken\x12).mmo.plugin.gateway.v1.RevokeTokenRequest\x1a*.mmo.plugin.gateway.v1.RevokeTokenResponse\x12U\n" +
+	"\vRevokeToken\x12).mmo.plugin.gateway.v1.RevokeTokenRequest\x1a*.mmo.plugin.gateway.v1.RevokeTokenResponse\x12g\n" +
+	"\fUpdateBudget\x12*.mmo.plugin.gateway.v1.UpdateBudgetRequest\x1a+.mmo.plugin.gateway.v1.UpdateBudgetResponse\x12U\n" +
 	"\x06Health\x12$.mmo.plugin.gateway.v1.HealthRequest\x1a%.mmo.plugin.gateway.v1.HealthResponse\x12U\n" +
 	"\x06Models\x12$.mmo.plugin.gateway.v1.ModelsRequest\x1a%.mmo.plugin.gateway.v1.ModelsResponse\x12]\n" +
 	"\tTelemetry\x12'.mmo.plugin.gateway.v1.TelemetryRequest\x1a%.mmo.plugin.gateway.v1.TelemetryEvent0\x01\x12X\n" +
@@ -1532,7 +1818,7 @@ func file_plugins_gateway_proto_gateway_proto_rawDescGZIP() []byte {
 	return file_plugins_gateway_proto_gateway_proto_rawDescData
 }
 
-var file_plugins_gateway_proto_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_plugins_gateway_proto_gateway_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_plugins_gateway_proto_gateway_proto_goTypes = []any{
 	(*StartRequest)(nil),           // 0: mmo.plugin.gateway.v1.StartRequest
 	(*StartResponse)(nil),          // 1: mmo.plugin.gateway.v1.StartResponse
@@ -1545,62 +1831,67 @@ var file_plugins_gateway_proto_gateway_proto_goTypes = []any{
 	(*IssueTokenResponse)(nil),     // 8: mmo.plugin.gateway.v1.IssueTokenResponse
 	(*RevokeTokenRequest)(nil),     // 9: mmo.plugin.gateway.v1.RevokeTokenRequest
 	(*RevokeTokenResponse)(nil),    // 10: mmo.plugin.gateway.v1.RevokeTokenResponse
-	(*HealthRequest)(nil),          // 11: mmo.plugin.gateway.v1.HealthRequest
-	(*HealthResponse)(nil),         // 12: mmo.plugin.gateway.v1.HealthResponse
-	(*ModelsRequest)(nil),          // 13: mmo.plugin.gateway.v1.ModelsRequest
-	(*ModelsResponse)(nil),         // 14: mmo.plugin.gateway.v1.ModelsResponse
-	(*TelemetryRequest)(nil),       // 15: mmo.plugin.gateway.v1.TelemetryRequest
-	(*TelemetryEvent)(nil),         // 16: mmo.plugin.gateway.v1.TelemetryEvent
-	(*ReleaseRequest)(nil),         // 17: mmo.plugin.gateway.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),        // 18: mmo.plugin.gateway.v1.ReleaseResponse
-	(*StopRequest)(nil),            // 19: mmo.plugin.gateway.v1.StopRequest
-	(*StopResponse)(nil),           // 20: mmo.plugin.gateway.v1.StopResponse
-	(*proto.Process)(nil),          // 21: mmo.plugin.base.v1.Process
-	(*proto.Fence)(nil),            // 22: mmo.plugin.base.v1.Fence
-	(*proto.Secret)(nil),           // 23: mmo.plugin.base.v1.Secret
-	(*proto.DescribeRequest)(nil),  // 24: mmo.plugin.base.v1.DescribeRequest
-	(*proto.DescribeResponse)(nil), // 25: mmo.plugin.base.v1.DescribeResponse
+	(*UpdateBudgetRequest)(nil),    // 11: mmo.plugin.gateway.v1.UpdateBudgetRequest
+	(*UpdateBudgetResponse)(nil),   // 12: mmo.plugin.gateway.v1.UpdateBudgetResponse
+	(*HealthRequest)(nil),          // 13: mmo.plugin.gateway.v1.HealthRequest
+	(*HealthResponse)(nil),         // 14: mmo.plugin.gateway.v1.HealthResponse
+	(*ModelsRequest)(nil),          // 15: mmo.plugin.gateway.v1.ModelsRequest
+	(*ModelsResponse)(nil),         // 16: mmo.plugin.gateway.v1.ModelsResponse
+	(*TelemetryRequest)(nil),       // 17: mmo.plugin.gateway.v1.TelemetryRequest
+	(*TelemetryEvent)(nil),         // 18: mmo.plugin.gateway.v1.TelemetryEvent
+	(*ReleaseRequest)(nil),         // 19: mmo.plugin.gateway.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),        // 20: mmo.plugin.gateway.v1.ReleaseResponse
+	(*StopRequest)(nil),            // 21: mmo.plugin.gateway.v1.StopRequest
+	(*StopResponse)(nil),           // 22: mmo.plugin.gateway.v1.StopResponse
+	(*proto.Process)(nil),          // 23: mmo.plugin.base.v1.Process
+	(*proto.Fence)(nil),            // 24: mmo.plugin.base.v1.Fence
+	(*proto.Secret)(nil),           // 25: mmo.plugin.base.v1.Secret
+	(*proto.DescribeRequest)(nil),  // 26: mmo.plugin.base.v1.DescribeRequest
+	(*proto.DescribeResponse)(nil), // 27: mmo.plugin.base.v1.DescribeResponse
 }
 var file_plugins_gateway_proto_gateway_proto_depIdxs = []int32{
-	21, // 0: mmo.plugin.gateway.v1.StartResponse.process:type_name -> mmo.plugin.base.v1.Process
+	23, // 0: mmo.plugin.gateway.v1.StartResponse.process:type_name -> mmo.plugin.base.v1.Process
 	3,  // 1: mmo.plugin.gateway.v1.Route.models:type_name -> mmo.plugin.gateway.v1.RouteModel
-	22, // 2: mmo.plugin.gateway.v1.ApplyRoutesRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
+	24, // 2: mmo.plugin.gateway.v1.ApplyRoutesRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
 	2,  // 3: mmo.plugin.gateway.v1.ApplyRoutesRequest.routes:type_name -> mmo.plugin.gateway.v1.Route
-	23, // 4: mmo.plugin.gateway.v1.ApplyRoutesRequest.secrets:type_name -> mmo.plugin.base.v1.Secret
+	25, // 4: mmo.plugin.gateway.v1.ApplyRoutesRequest.secrets:type_name -> mmo.plugin.base.v1.Secret
 	6,  // 5: mmo.plugin.gateway.v1.ApplyRoutesResponse.routes:type_name -> mmo.plugin.gateway.v1.RouteStatus
-	22, // 6: mmo.plugin.gateway.v1.IssueTokenRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
-	21, // 7: mmo.plugin.gateway.v1.IssueTokenRequest.holder:type_name -> mmo.plugin.base.v1.Process
-	22, // 8: mmo.plugin.gateway.v1.RevokeTokenRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
-	6,  // 9: mmo.plugin.gateway.v1.HealthResponse.routes:type_name -> mmo.plugin.gateway.v1.RouteStatus
-	22, // 10: mmo.plugin.gateway.v1.ModelsRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
-	3,  // 11: mmo.plugin.gateway.v1.ModelsResponse.models:type_name -> mmo.plugin.gateway.v1.RouteModel
-	22, // 12: mmo.plugin.gateway.v1.TelemetryRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
-	22, // 13: mmo.plugin.gateway.v1.ReleaseRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
-	24, // 14: mmo.plugin.gateway.v1.Gateway.Describe:input_type -> mmo.plugin.base.v1.DescribeRequest
-	0,  // 15: mmo.plugin.gateway.v1.Gateway.Start:input_type -> mmo.plugin.gateway.v1.StartRequest
-	4,  // 16: mmo.plugin.gateway.v1.Gateway.ApplyRoutes:input_type -> mmo.plugin.gateway.v1.ApplyRoutesRequest
-	7,  // 17: mmo.plugin.gateway.v1.Gateway.IssueToken:input_type -> mmo.plugin.gateway.v1.IssueTokenRequest
-	9,  // 18: mmo.plugin.gateway.v1.Gateway.RevokeToken:input_type -> mmo.plugin.gateway.v1.RevokeTokenRequest
-	11, // 19: mmo.plugin.gateway.v1.Gateway.Health:input_type -> mmo.plugin.gateway.v1.HealthRequest
-	13, // 20: mmo.plugin.gateway.v1.Gateway.Models:input_type -> mmo.plugin.gateway.v1.ModelsRequest
-	15, // 21: mmo.plugin.gateway.v1.Gateway.Telemetry:input_type -> mmo.plugin.gateway.v1.TelemetryRequest
-	17, // 22: mmo.plugin.gateway.v1.Gateway.Release:input_type -> mmo.plugin.gateway.v1.ReleaseRequest
-	19, // 23: mmo.plugin.gateway.v1.Gateway.Stop:input_type -> mmo.plugin.gateway.v1.StopRequest
-	25, // 24: mmo.plugin.gateway.v1.Gateway.Describe:output_type -> mmo.plugin.base.v1.DescribeResponse
-	1,  // 25: mmo.plugin.gateway.v1.Gateway.Start:output_type -> mmo.plugin.gateway.v1.StartResponse
-	5,  // 26: mmo.plugin.gateway.v1.Gateway.ApplyRoutes:output_type -> mmo.plugin.gateway.v1.ApplyRoutesResponse
-	8,  // 27: mmo.plugin.gateway.v1.Gateway.IssueToken:output_type -> mmo.plugin.gateway.v1.IssueTokenResponse
-	10, // 28: mmo.plugin.gateway.v1.Gateway.RevokeToken:output_type -> mmo.plugin.gateway.v1.RevokeTokenResponse
-	12, // 29: mmo.plugin.gateway.v1.Gateway.Health:output_type -> mmo.plugin.gateway.v1.HealthResponse
-	14, // 30: mmo.plugin.gateway.v1.Gateway.Models:output_type -> mmo.plugin.gateway.v1.ModelsResponse
-	16, // 31: mmo.plugin.gateway.v1.Gateway.Telemetry:output_type -> mmo.plugin.gateway.v1.TelemetryEvent
-	18, // 32: mmo.plugin.gateway.v1.Gateway.Release:output_type -> mmo.plugin.gateway.v1.ReleaseResponse
-	20, // 33: mmo.plugin.gateway.v1.Gateway.Stop:output_type -> mmo.plugin.gateway.v1.StopResponse
-	24, // [24:34] is the sub-list for method output_type
-	14, // [14:24] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	24, // 6: mmo.plugin.gateway.v1.IssueTokenRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
+	23, // 7: mmo.plugin.gateway.v1.IssueTokenRequest.holder:type_name -> mmo.plugin.base.v1.Process
+	24, // 8: mmo.plugin.gateway.v1.RevokeTokenRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
+	24, // 9: mmo.plugin.gateway.v1.UpdateBudgetRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
+	6,  // 10: mmo.plugin.gateway.v1.HealthResponse.routes:type_name -> mmo.plugin.gateway.v1.RouteStatus
+	24, // 11: mmo.plugin.gateway.v1.ModelsRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
+	3,  // 12: mmo.plugin.gateway.v1.ModelsResponse.models:type_name -> mmo.plugin.gateway.v1.RouteModel
+	24, // 13: mmo.plugin.gateway.v1.TelemetryRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
+	24, // 14: mmo.plugin.gateway.v1.ReleaseRequest.tenant:type_name -> mmo.plugin.base.v1.Fence
+	26, // 15: mmo.plugin.gateway.v1.Gateway.Describe:input_type -> mmo.plugin.base.v1.DescribeRequest
+	0,  // 16: mmo.plugin.gateway.v1.Gateway.Start:input_type -> mmo.plugin.gateway.v1.StartRequest
+	4,  // 17: mmo.plugin.gateway.v1.Gateway.ApplyRoutes:input_type -> mmo.plugin.gateway.v1.ApplyRoutesRequest
+	7,  // 18: mmo.plugin.gateway.v1.Gateway.IssueToken:input_type -> mmo.plugin.gateway.v1.IssueTokenRequest
+	9,  // 19: mmo.plugin.gateway.v1.Gateway.RevokeToken:input_type -> mmo.plugin.gateway.v1.RevokeTokenRequest
+	11, // 20: mmo.plugin.gateway.v1.Gateway.UpdateBudget:input_type -> mmo.plugin.gateway.v1.UpdateBudgetRequest
+	13, // 21: mmo.plugin.gateway.v1.Gateway.Health:input_type -> mmo.plugin.gateway.v1.HealthRequest
+	15, // 22: mmo.plugin.gateway.v1.Gateway.Models:input_type -> mmo.plugin.gateway.v1.ModelsRequest
+	17, // 23: mmo.plugin.gateway.v1.Gateway.Telemetry:input_type -> mmo.plugin.gateway.v1.TelemetryRequest
+	19, // 24: mmo.plugin.gateway.v1.Gateway.Release:input_type -> mmo.plugin.gateway.v1.ReleaseRequest
+	21, // 25: mmo.plugin.gateway.v1.Gateway.Stop:input_type -> mmo.plugin.gateway.v1.StopRequest
+	27, // 26: mmo.plugin.gateway.v1.Gateway.Describe:output_type -> mmo.plugin.base.v1.DescribeResponse
+	1,  // 27: mmo.plugin.gateway.v1.Gateway.Start:output_type -> mmo.plugin.gateway.v1.StartResponse
+	5,  // 28: mmo.plugin.gateway.v1.Gateway.ApplyRoutes:output_type -> mmo.plugin.gateway.v1.ApplyRoutesResponse
+	8,  // 29: mmo.plugin.gateway.v1.Gateway.IssueToken:output_type -> mmo.plugin.gateway.v1.IssueTokenResponse
+	10, // 30: mmo.plugin.gateway.v1.Gateway.RevokeToken:output_type -> mmo.plugin.gateway.v1.RevokeTokenResponse
+	12, // 31: mmo.plugin.gateway.v1.Gateway.UpdateBudget:output_type -> mmo.plugin.gateway.v1.UpdateBudgetResponse
+	14, // 32: mmo.plugin.gateway.v1.Gateway.Health:output_type -> mmo.plugin.gateway.v1.HealthResponse
+	16, // 33: mmo.plugin.gateway.v1.Gateway.Models:output_type -> mmo.plugin.gateway.v1.ModelsResponse
+	18, // 34: mmo.plugin.gateway.v1.Gateway.Telemetry:output_type -> mmo.plugin.gateway.v1.TelemetryEvent
+	20, // 35: mmo.plugin.gateway.v1.Gateway.Release:output_type -> mmo.plugin.gateway.v1.ReleaseResponse
+	22, // 36: mmo.plugin.gateway.v1.Gateway.Stop:output_type -> mmo.plugin.gateway.v1.StopResponse
+	26, // [26:37] is the sub-list for method output_type
+	15, // [15:26] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_plugins_gateway_proto_gateway_proto_init() }
@@ -1608,14 +1899,15 @@ func file_plugins_gateway_proto_gateway_proto_init() {
 	if File_plugins_gateway_proto_gateway_proto != nil {
 		return
 	}
-	file_plugins_gateway_proto_gateway_proto_msgTypes[16].OneofWrappers = []any{}
+	file_plugins_gateway_proto_gateway_proto_msgTypes[11].OneofWrappers = []any{}
+	file_plugins_gateway_proto_gateway_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugins_gateway_proto_gateway_proto_rawDesc), len(file_plugins_gateway_proto_gateway_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

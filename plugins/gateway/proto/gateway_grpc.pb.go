@@ -24,16 +24,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Gateway_Describe_FullMethodName    = "/mmo.plugin.gateway.v1.Gateway/Describe"
-	Gateway_Start_FullMethodName       = "/mmo.plugin.gateway.v1.Gateway/Start"
-	Gateway_ApplyRoutes_FullMethodName = "/mmo.plugin.gateway.v1.Gateway/ApplyRoutes"
-	Gateway_IssueToken_FullMethodName  = "/mmo.plugin.gateway.v1.Gateway/IssueToken"
-	Gateway_RevokeToken_FullMethodName = "/mmo.plugin.gateway.v1.Gateway/RevokeToken"
-	Gateway_Health_FullMethodName      = "/mmo.plugin.gateway.v1.Gateway/Health"
-	Gateway_Models_FullMethodName      = "/mmo.plugin.gateway.v1.Gateway/Models"
-	Gateway_Telemetry_FullMethodName   = "/mmo.plugin.gateway.v1.Gateway/Telemetry"
-	Gateway_Release_FullMethodName     = "/mmo.plugin.gateway.v1.Gateway/Release"
-	Gateway_Stop_FullMethodName        = "/mmo.plugin.gateway.v1.Gateway/Stop"
+	Gateway_Describe_FullMethodName     = "/mmo.plugin.gateway.v1.Gateway/Describe"
+	Gateway_Start_FullMethodName        = "/mmo.plugin.gateway.v1.Gateway/Start"
+	Gateway_ApplyRoutes_FullMethodName  = "/mmo.plugin.gateway.v1.Gateway/ApplyRoutes"
+	Gateway_IssueToken_FullMethodName   = "/mmo.plugin.gateway.v1.Gateway/IssueToken"
+	Gateway_RevokeToken_FullMethodName  = "/mmo.plugin.gateway.v1.Gateway/RevokeToken"
+	Gateway_UpdateBudget_FullMethodName = "/mmo.plugin.gateway.v1.Gateway/UpdateBudget"
+	Gateway_Health_FullMethodName       = "/mmo.plugin.gateway.v1.Gateway/Health"
+	Gateway_Models_FullMethodName       = "/mmo.plugin.gateway.v1.Gateway/Models"
+	Gateway_Telemetry_FullMethodName    = "/mmo.plugin.gateway.v1.Gateway/Telemetry"
+	Gateway_Release_FullMethodName      = "/mmo.plugin.gateway.v1.Gateway/Release"
+	Gateway_Stop_FullMethodName         = "/mmo.plugin.gateway.v1.Gateway/Stop"
 )
 
 // GatewayClient is the client API for Gateway service.
@@ -56,6 +57,10 @@ type GatewayClient interface {
 	// here, so a gateway can be armed again after a crash from the store alone.
 	IssueToken(ctx context.Context, in *IssueTokenRequest, opts ...grpc.CallOption) (*IssueTokenResponse, error)
 	RevokeToken(ctx context.Context, in *RevokeTokenRequest, opts ...grpc.CallOption) (*RevokeTokenResponse, error)
+	// UpdateBudget sets the limits of a budget that bearers share. A bearer that
+	// names a budget nobody has set is refused, so set budgets before bearers are
+	// issued, also to a gateway that replaces a lost one.
+	UpdateBudget(ctx context.Context, in *UpdateBudgetRequest, opts ...grpc.CallOption) (*UpdateBudgetResponse, error)
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
 	Models(ctx context.Context, in *ModelsRequest, opts ...grpc.CallOption) (*ModelsResponse, error)
 	// Telemetry streams the tenant's finished upstream attempts after a cursor,
@@ -119,6 +124,16 @@ func (c *gatewayClient) RevokeToken(ctx context.Context, in *RevokeTokenRequest,
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RevokeTokenResponse)
 	err := c.cc.Invoke(ctx, Gateway_RevokeToken_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *gatewayClient) UpdateBudget(ctx context.Context, in *UpdateBudgetRequest, opts ...grpc.CallOption) (*UpdateBudgetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateBudgetResponse)
+	err := c.cc.Invoke(ctx, Gateway_UpdateBudget_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +219,10 @@ type GatewayServer interface {
 	// here, so a gateway can be armed again after a crash from the store alone.
 	IssueToken(context.Context, *IssueTokenRequest) (*IssueTokenResponse, error)
 	RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error)
+	// UpdateBudget sets the limits of a budget that bearers share. A bearer that
+	// names a budget nobody has set is refused, so set budgets before bearers are
+	// issued, also to a gateway that replaces a lost one.
+	UpdateBudget(context.Context, *UpdateBudgetRequest) (*UpdateBudgetResponse, error)
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
 	Models(context.Context, *ModelsRequest) (*ModelsResponse, error)
 	// Telemetry streams the tenant's finished upstream attempts after a cursor,
@@ -237,6 +256,9 @@ func (UnimplementedGatewayServer) IssueToken(context.Context, *IssueTokenRequest
 }
 func (UnimplementedGatewayServer) RevokeToken(context.Context, *RevokeTokenRequest) (*RevokeTokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RevokeToken not implemented")
+}
+func (UnimplementedGatewayServer) UpdateBudget(context.Context, *UpdateBudgetRequest) (*UpdateBudgetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateBudget not implemented")
 }
 func (UnimplementedGatewayServer) Health(context.Context, *HealthRequest) (*HealthResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Health not implemented")
@@ -364,6 +386,24 @@ func _Gateway_RevokeToken_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Gateway_UpdateBudget_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateBudgetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(GatewayServer).UpdateBudget(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Gateway_UpdateBudget_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(GatewayServer).UpdateBudget(ctx, req.(*UpdateBudgetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Gateway_Health_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HealthRequest)
 	if err := dec(in); err != nil {
@@ -473,6 +513,10 @@ var Gateway_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RevokeToken",
 			Handler:    _Gateway_RevokeToken_Handler,
+		},
+		{
+			MethodName: "UpdateBudget",
+			Handler:    _Gateway_UpdateBudget_Handler,
 		},
 		{
 			MethodName: "Health",

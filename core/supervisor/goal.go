@@ -1,0 +1,139 @@
+package supervisor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/profile"
+	"github.com/codex-mmo/codex-mmo/core/store"
+	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
+)
+
+// The states of a goal, in the engine's words (app-server 0.149.0,
+// ThreadGoalStatus).
+const (
+	goalActive        = "active"
+	goalPaused        = "paused"
+	goalComplete      = "complete"
+	goalBudgetLimited = "budgetLimited"
+	goalBlocked       = "blocked"
+	goalUsageLimited  = "usageLimited"
+)
+
+// maxObjective bounds a goal's objective in code points: longer ones are
+// refused by the engine.
+const maxObjective = 4000
+
+// idleObjective is the goal of a root that is launched without a prompt.
+const idleObjective = "Work with the operator on what they ask for in this session, until they say that it is done."
+
+// boundedObjective is the objective for a task: the task itself, or as much of
+// its beginning as fits, with the digest of the whole. The whole is always in
+// the turn.
+func boundedObjective(task string) (string, error) {
+	text := strings.TrimSpace(task)
+	if text == "" {
+		return "", core.Errorf(core.KindValue, "a goal's objective must be non-empty")
+	}
+	runes := []rune(task)
+	if len(runes) <= maxObjective {
+		return task, nil
+	}
+	sum := sha256.Sum256([]byte(text))
+	tail := "\n[The whole task is in the first message; sha256=" + hex.EncodeToString(sum[:]) + "]"
+	return string(runes[:maxObjective-len([]rune(tail))]) + tail, nil
+}
+
+func (a *agent) goalMode() bool { return a.role.ExecutionMode == profile.ModeGoal }
+
+// seedGoal gives a fresh thread in mode goal its objective, paused: its first
+// turn activates it. An active goal would begin a turn by itself.
+func (a *agent) seedGoal(ctx context.Context) error {
+	if !a.goalMode() || a.rec.Goal != nil {
+		return nil
+	}
+	text := idleObjective
+	if in, err := a.lastInput(ctx); err != nil {
+		return err
+	} else if in != nil {
+		text = in.Text
+	}
+	objective, err := boundedObjective(text)
+	if err != nil {
+		return err
+	}
+	goal := &store.Goal{Objective: objective, Status: goalPaused, TokenBudget: a.role.GoalTokenBudget, BootstrapPending: true}
+	err = a.setGoal(ctx, &hostpb.SetGoalRequest{Objective: objective, Status: goalPaused, TokenBudget: uint64(goal.TokenBudget)})
+	if err != nil {
+		return err
+	}
+	a.rec.Goal = goal
+	return a.save(ctx, nil)
+}
+
+// activateGoal lets a thread go on by itself once a turn of it runs.
+func (a *agent) activateGoal(ctx context.Context) error {
+	g := a.rec.Goal
+	if g == nil || a.rec.Holding || a.rec.ActiveTurnID == "" || g.Status == goalActive || g.Status == goalComplete || g.Finalizing {
+		return nil
+	}
+	if a.jobID == "" && a.sup.cachedSession().Status.Terminal() {
+		return nil
+	}
+	err := a.setGoal(ctx, &hostpb.SetGoalRequest{Status: goalActive, TokenBudget: uint64(g.TokenBudget)})
+	if err != nil {
+		return err
+	}
+	g.Status, g.BootstrapPending = goalActive, false
+	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
+}
+
+func (a *agent) setGoal(ctx context.Context, req *hostpb.SetGoalRequest) error {
+	req.Fence, req.CommandId = a.fence(), a.newCommand()
+	_, err := a.command(ctx, "setting the goal", func(ctx context.Context) (*hostpb.CommandResponse, error) { return a.host.SetGoal(ctx, req) })
+	if err == nil && a.rec.Goal != nil && req.GetStatus() != "" {
+		goal := *a.rec.Goal // others may hold the one on record
+		goal.Status = req.GetStatus()
+		a.rec.Goal = &goal
+	}
+	return err
+}
+
+// goalUpdated notes what the engine says of the goal.
+func (a *agent) goalUpdated(ctx context.Context, status string) error {
+	if a.rec.Goal == nil || status == "" || a.rec.Goal.Status == status {
+		return nil
+	}
+	goal := *a.rec.Goal
+	goal.Status = status
+	a.rec.Goal = &goal
+	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
+}
+
+// goalEnding says what a turn's end means for an agent in mode goal. goesOn
+// reports that the engine begins the next turn by itself.
+func (a *agent) goalEnding(e ending) (_ ending, goesOn bool) {
+	if a.rec.Goal == nil {
+		return e, false
+	}
+	limited := func(kind, message string) ending {
+		return ending{
+			job: core.JobSuspended, session: core.SessionSuspended, kind: core.ResultPartial, text: e.text,
+			failure: &store.Failure{Kind: kind, Message: message, Retryable: true},
+		}
+	}
+	switch a.rec.Goal.Status {
+	case goalActive:
+		return e, true
+	case goalBudgetLimited:
+		return limited("limit_reached", "the goal's token budget is used up"), false
+	case goalBlocked:
+		return limited("goal_blocked", "the agent says that it can't go on"), false
+	case goalUsageLimited:
+		return limited("provider_usage_limited", "the provider's usage limit is reached"), false
+	}
+	return e, false
+}

@@ -1,0 +1,98 @@
+package supervisor
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/codex-mmo/codex-mmo/core"
+)
+
+// maxRow is the longest row of an event log that is read for its text, in
+// bytes; a longer one is skipped.
+const maxRow = 16 << 20
+
+// presentable is an item of a turn that people are shown as its outcome.
+func presentable(kind string) bool { return kind == "agentMessage" || kind == "plan" }
+
+// lastMessage returns the last message that an engine sent, by its event log; a
+// log that does not exist has none. Rows that can't be read are passed over.
+func lastMessage(path string) (string, error) {
+	text := ""
+	err := eachItem(path, func(_ string, it item) { text = firstOf(it.Text, text) })
+	return text, err
+}
+
+// finalMessage returns the last message of exactly that turn.
+func finalMessage(path, turn string) (string, error) {
+	text := ""
+	err := eachItem(path, func(id string, it item) {
+		if id == turn {
+			text = it.Text
+		}
+	})
+	return text, err
+}
+
+// eachItem calls yield for every presentable item that the engine completed, in
+// the order of the log.
+func eachItem(path string, yield func(turn string, it item)) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return core.Errorf(core.KindOS, "reading the event log: %w", err)
+	}
+	defer f.Close()
+	r := bufio.NewReaderSize(f, 64<<10)
+	for {
+		line, err := readRow(r)
+		if turn, it, ok := completedItem(line); ok {
+			yield(turn, it)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return core.Errorf(core.KindOS, "reading the event log %s: %w", path, err)
+		}
+	}
+}
+
+// readRow returns the next row; nothing for one that is too long.
+func readRow(r *bufio.Reader) ([]byte, error) {
+	var row []byte
+	long := false
+	for {
+		part, err := r.ReadSlice('\n')
+		if long = long || len(row)+len(part) > maxRow; !long {
+			row = append(row, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			if long {
+				row = nil
+			}
+			return row, err
+		}
+	}
+}
+
+func completedItem(line []byte) (turn string, it item, ok bool) {
+	if !bytes.Contains(line, []byte(`item/completed`)) {
+		return "", item{}, false
+	}
+	var row struct {
+		Direction string `json:"direction"`
+		Message   frame  `json:"message"`
+	}
+	if json.Unmarshal(line, &row) != nil || row.Direction != "received" || row.Message.Method != "item/completed" {
+		return "", item{}, false
+	}
+	p := row.Message.Params
+	return p.TurnID, p.Item, presentable(p.Item.Type)
+}

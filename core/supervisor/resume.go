@@ -1,0 +1,338 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/access"
+	"github.com/codex-mmo/codex-mmo/core/codexbin"
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/store"
+)
+
+// ContinueSession takes up a session that rests: its root gets the input as its
+// next turn, and the jobs that were paused with it come back.
+func (s *Supervisor) ContinueSession(ctx context.Context, call control.Call, r control.ContinueRequest) (*control.ContinueResponse, error) {
+	unlock, err := s.beginVerb(ctx, call, control.VerbSessionContinue)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := s.mayResume(ctx, r.AllowTainted); err != nil {
+		return nil, err
+	}
+	if !s.resting() {
+		return nil, core.Errorf(core.KindRuntime, "session %s is %s: it does not wait to be continued", s.session, s.cachedSession().Status).
+			WithRemedy("give its root an input with `codex-mmo root continue`, or attach to it")
+	}
+	back, err := s.takeUp(ctx, firstOf(r.Input, continueRoot))
+	if err != nil {
+		return nil, err
+	}
+	if err := s.bringUp(ctx, back); err != nil {
+		return nil, err
+	}
+	return &control.ContinueResponse{Session: *s.SessionView(), ResumedJobs: back.jobs, ResumeErrors: back.refused}, nil
+}
+
+// ResumeSession makes the session ready for a client. A session at work stays as
+// it is; a resting one is taken up without an input: the client decides.
+func (s *Supervisor) ResumeSession(ctx context.Context, call control.Call, r control.ResumeRequest) (*control.ResumeResponse, error) {
+	unlock, err := s.beginVerb(ctx, call, control.VerbSessionResume)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	rec := s.cachedSession()
+	if rec.Client != nil && identityOf(*rec.Client).Alive() {
+		return nil, core.Errorf(core.KindRuntime, "session %s already has an attached client (process %d)", s.session, rec.Client.PID).
+			WithRemedy("leave it first, or look on with `codex-mmo attach %s`", s.session)
+	}
+	if err := s.mayResume(ctx, r.AllowTainted); err != nil {
+		return nil, err
+	}
+	answer := &control.ResumeResponse{ReconciledJobs: []string{}}
+	if s.resting() {
+		back, err := s.takeUp(ctx, "")
+		if err != nil {
+			return nil, err
+		}
+		answer.ReconciledJobs = orEmpty(back.reconciled)
+		if err := s.bringUp(ctx, back); err != nil {
+			return nil, err
+		}
+	} else if err := s.noteResumed(ctx); err != nil {
+		return nil, err
+	}
+	answer.Session = *s.SessionView()
+	return answer, nil
+}
+
+// mayResume checks what must hold before a session is taken up: it is not over,
+// its taint is known, its one run and its capability are what they were, and
+// its Codex still is the one that it was created with.
+func (s *Supervisor) mayResume(ctx context.Context, allowTainted bool) error {
+	rec := s.cachedSession()
+	switch {
+	case rec.Status.Terminal() || rec.Status == core.SessionCancelling || rec.Status == core.SessionFinishing:
+		return core.Errorf(core.KindRuntime, "terminal immutable session: %s is %s", s.session, rec.Status).WithRemedy("start a new one")
+	case rec.Tainted && !allowTainted:
+		return core.Errorf(core.KindRuntime, "session %s is tainted: %s", s.session, taintText(rec)).
+			WithRemedy("look at the workspace, then resume it with --allow-tainted: it delegates and integrates no more")
+	}
+	var hashes []string
+	err := s.view(ctx, func(tx *store.Tx) error {
+		if _, err := tx.RunOf(s.session); err != nil {
+			return err
+		}
+		caps, err := tx.Capabilities(rec.RootAgentRef)
+		for _, c := range caps {
+			if c.Kind == capCaller && c.RevokedAt == nil {
+				hashes = append(hashes, c.TokenSHA256)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := s.checkCapability(hashes); err != nil {
+		return err
+	}
+	return checkCodex(ctx, rec.Codex, s.cfg)
+}
+
+// checkCapability demands that the root's raw token is there, once it was given
+// out: a resumed root must be the same caller.
+func (s *Supervisor) checkCapability(hashes []string) error {
+	if len(hashes) == 0 {
+		return nil
+	}
+	var file capabilitiesFile
+	if err := store.ReadJSON(s.capabilitiesPath(), &file); err != nil {
+		return core.Errorf(core.KindPermission, "the root's capability is unavailable: %w", err).
+			WithRemedy("the session can't be resumed; its results and threads are on disk")
+	}
+	hash := access.HashToken(file.RootToken)
+	if !slices.ContainsFunc(hashes, func(h string) bool { return access.EqualHash(h, hash) }) {
+		return core.Errorf(core.KindPermission, "the root's capability is unavailable: capabilities.json holds another one than the records")
+	}
+	return nil
+}
+
+// checkCodex judges the session's pinned Codex again, once.
+func checkCodex(ctx context.Context, pin store.CodexPin, cfg *Config) error {
+	now, err := codexbin.Gate(ctx, pin.Path, &codexbin.GateOptions{CacheDir: cfg.codexCache()})
+	if err != nil {
+		return err
+	}
+	if now.SHA256 != pin.SHA256 {
+		return core.Errorf(core.KindAppServer, "protocol version mismatch: %s is not the Codex that the session was created with (%s)", pin.Path, pin.Version).
+			WithRemedy("put Codex %s back there", pin.Version)
+	}
+	return nil
+}
+
+// comeback is who comes back when a session is taken up.
+type comeback struct {
+	runs       []*store.AgentRun
+	jobs       []string          // ids of the jobs among them
+	refused    map[string]string // job id -> why it stays paused
+	reconciled []string          // jobs that were found without their processes
+	before     core.SessionStatus
+}
+
+// takeUp admits the session's root again and records that it is at work. input
+// is its next; empty: it waits.
+func (s *Supervisor) takeUp(ctx context.Context, input string) (*comeback, error) {
+	back := &comeback{refused: map[string]string{}, jobs: []string{}}
+	err := s.commit(ctx, func(tx *store.Tx, c *change) error {
+		rec, err := tx.Session(s.session)
+		if err != nil {
+			return err
+		}
+		if err := s.readmitRoot(tx, rec); err != nil {
+			return err
+		}
+		back.before = rec.Status
+		paused := rec.PausedJobIDs
+		if back.reconciled, err = s.reconcileJobs(tx, c); err != nil {
+			return err
+		}
+		s.returnSession(rec)
+		if err := s.audit(tx, "run_resumed", "", "operator", nil); err != nil {
+			return err
+		}
+		if err := c.putSession(tx, rec); err != nil {
+			return err
+		}
+		root, err := s.returnRoot(tx, c, rec, input)
+		if err != nil {
+			return err
+		}
+		back.runs = append(back.runs, root)
+		return s.returnJobs(tx, c, paused, back)
+	})
+	return back, err
+}
+
+func (s *Supervisor) returnSession(rec *store.Session) {
+	rec.Status = core.SessionRunning
+	rec.Error, rec.Failure, rec.ResumeError = "", nil, ""
+	rec.RootDone, rec.RootOutcome, rec.Deferred, rec.DeferredJobs = false, "", false, nil
+	rec.PausedJobIDs, rec.LastActiveAt = nil, s.cfg.now().UTC()
+}
+
+// returnRoot records that the root comes back. An engine of it that lives is
+// taken over as it is, its turn with it.
+func (s *Supervisor) returnRoot(tx *store.Tx, c *change, rec *store.Session, input string) (*store.AgentRun, error) {
+	root, err := tx.AgentRun(rec.RootAgentRef)
+	if err != nil {
+		return nil, err
+	}
+	if !root.Retired && identityOf(root.Engine).Alive() {
+		root.Holding = false
+		return root, s.putRun(tx, c, root)
+	}
+	var in *store.Input
+	if input != "" {
+		in = s.newInput(root.AgentRef, "control", input)
+	}
+	return root, s.recordReturn(tx, c, root, nil, in)
+}
+
+// returnJobs records the return of the jobs that were paused with the session,
+// each after it was admitted again.
+func (s *Supervisor) returnJobs(tx *store.Tx, c *change, ids []string, back *comeback) error {
+	for _, id := range ids {
+		j, err := tx.Job(id)
+		if err != nil {
+			return err
+		}
+		if j.Status != core.JobPaused {
+			continue
+		}
+		if err := s.readmit(tx, j); err != nil {
+			back.refused[id] = err.Error()
+			continue
+		}
+		run, err := tx.AgentRun(j.AgentRef)
+		if err != nil {
+			return err
+		}
+		var in *store.Input
+		if run.ThreadID != "" { // else its first input still waits
+			in = s.newInput(run.AgentRef, "control", continueJob)
+		}
+		if err := s.recordReturn(tx, c, run, j, in); err != nil {
+			return err
+		}
+		back.runs, back.jobs = append(back.runs, run), append(back.jobs, id)
+	}
+	return nil
+}
+
+// reconcileJobs suspends jobs that are on record as at work and have no
+// process.
+func (s *Supervisor) reconcileJobs(tx *store.Tx, c *change) (found []string, err error) {
+	jobs, err := tx.Jobs(store.JobFilter{SessionID: s.session, Strict: true})
+	if err != nil {
+		return nil, err
+	}
+	for _, j := range jobs {
+		if !holdsCapacity(j.Status) {
+			continue
+		}
+		run, err := tx.AgentRun(j.AgentRef)
+		if err != nil {
+			return nil, err
+		}
+		if identityOf(run.Host.Process).Alive() || identityOf(run.Engine).Alive() || !j.Status.CanBecome(core.JobSuspended) {
+			continue
+		}
+		j.Status, j.Error, j.Inbox = core.JobSuspended, "its processes were lost; the persisted app-server thread remains", store.InboxNew
+		if err := c.putJob(tx, j); err != nil {
+			return nil, err
+		}
+		run.Retired = true
+		if err := s.putRun(tx, c, run); err != nil {
+			return nil, err
+		}
+		found = append(found, j.JobID)
+	}
+	if len(found) == 0 {
+		return nil, nil
+	}
+	return found, s.audit(tx, "session_jobs_reconciled", "", "supervisor", map[string]any{"jobs": found})
+}
+
+// noteResumed records that a client takes up a session at work.
+func (s *Supervisor) noteResumed(ctx context.Context) error {
+	return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
+		if !rec.Status.CanBecome(core.SessionRunning) && rec.Status != core.SessionRunning {
+			return core.Errorf(core.KindRuntime, "session %s is %s", s.session, rec.Status)
+		}
+		rec.Status = core.SessionRunning
+		return s.audit(tx, "run_resumed", "", "operator", nil)
+	})
+}
+
+// resumeTimeout bounds the wait for a root that comes back.
+const resumeTimeout = openTimeout + 10*time.Second
+
+// bringUp starts the processes of those who come back and waits for the root's
+// thread. When that fails the session rests again, with the reason.
+func (s *Supervisor) bringUp(ctx context.Context, back *comeback) error {
+	err := s.wakeUp(ctx, back.runs)
+	if err == nil {
+		c, cancel := context.WithTimeout(ctx, resumeTimeout)
+		_, err = s.awaitRootThread(c)
+		cancel()
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, s.fallBack(context.WithoutCancel(ctx), back.before, err))
+}
+
+// fallBack puts a session that could not be taken up back to rest.
+func (s *Supervisor) fallBack(ctx context.Context, to core.SessionStatus, cause error) error {
+	if s.life.Err() != nil {
+		return nil // the next supervisor goes on from the records
+	}
+	if err := s.killAll(ctx, &killReason{status: core.JobPaused, text: pausedText}); err != nil {
+		return err
+	}
+	s.releaseGateway(ctx)
+	err := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
+		if !rec.Status.CanBecome(to) {
+			return errUnchanged
+		}
+		rec.Status, rec.ResumeError = to, cause.Error()
+		for _, j := range s.allJobs() {
+			if j.Status == core.JobPaused {
+				rec.PausedJobIDs = append(rec.PausedJobIDs, j.JobID)
+			}
+		}
+		return s.audit(tx, "session_resume_failed", "", "supervisor", map[string]any{"error": cause.Error()})
+	})
+	s.leaveAfterVerb()
+	return err
+}
+
+// taintText names the reasons of a taint.
+func taintText(rec *store.Session) string {
+	reasons := map[string]bool{}
+	for _, r := range rec.TaintReasons {
+		reasons[r.Reason] = true
+	}
+	text := ""
+	for _, r := range slices.Sorted(maps.Keys(reasons)) {
+		text += r + "; "
+	}
+	return firstOf(text, "isolation could not be guaranteed")
+}
