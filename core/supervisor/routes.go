@@ -63,7 +63,7 @@ func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
 		if r.Direct() {
 			continue
 		}
-		options, err := r.OptionsJSON()
+		options, err := snap.RouteOptions(id)
 		if err != nil {
 			return nil, nil, err
 		}
