@@ -217,7 +217,7 @@ func (s *Supervisor) admissionView(tx *store.Tx, caller access.Caller) (admissio
 		Agents: map[string]admission.Agent{}, RoleActive: map[string]int{}, Ancestors: []string{rec.RootAgent},
 	}
 	for _, a := range s.snap.Agents {
-		v.Agents[a.ID] = admission.Agent{CanSpawn: a.CanSpawn, TaskKinds: a.TaskKinds, Permissions: a.Permissions, MaxActive: a.MaxActive}
+		v.Agents[a.ID] = admission.Agent{CanSpawn: a.CanSpawn, TaskKinds: a.TaskKinds, Permissions: a.Permissions, MaxActive: a.MaxActive, Unavailable: unavailable(rec, a.Route)}
 	}
 	for id := caller.JobID; id != ""; {
 		j, err := tx.Job(id)
@@ -243,6 +243,14 @@ func (s *Supervisor) admissionView(tx *store.Tx, caller access.Caller) (admissio
 		}
 	}
 	return v, nil
+}
+
+// unavailable says why a route can't be used; nothing when it can.
+func unavailable(rec *store.Session, route string) string {
+	if r, ok := rec.RouteAvailability[route]; ok && !r.Available {
+		return "route " + route + ": " + r.Reason
+	}
+	return ""
 }
 
 // holding lists the statuses of jobs that hold capacity.
