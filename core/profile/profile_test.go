@@ -437,24 +437,3 @@ func TestBundled(t *testing.T) {
 		t.Errorf("offline-demo speaks %v, want two wires", wires)
 	}
 }
-
-// FuzzCompile: whatever the files hold, Compile returns a snapshot or a typed
-// error, and a snapshot has a hash.
-func FuzzCompile(f *testing.F) {
-	f.Add(profileText, catalogText)
-	f.Add("", "")
-	f.Add("agents = 1", "[models]\n[routes]")
-	f.Add(strings.ReplaceAll(profileText, "zoe", "\\u0000"), catalogText)
-	f.Fuzz(func(t *testing.T, profileToml, catalogToml string) {
-		fsys := files()
-		fsys["team/profile.toml"] = &fstest.MapFile{Data: []byte(profileToml)}
-		fsys["team/catalog.toml"] = &fstest.MapFile{Data: []byte(catalogToml)}
-		s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
-		if err == nil && len(s.Hash) != 64 {
-			t.Errorf("a snapshot with hash %q", s.Hash)
-		}
-		if err != nil && core.KindOf(err) != core.KindValue {
-			t.Errorf("Compile = %v, want a ValueError", err)
-		}
-	})
-}

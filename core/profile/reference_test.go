@@ -164,7 +164,7 @@ func TestReferenceNamesEveryKey(t *testing.T) {
 }
 
 // examples puts the examples of a chapter together to one file.
-func examples(t *testing.T, chapter string) string {
+func examples(t testing.TB, chapter string) string {
 	t.Helper()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "PROFILES.md"))
 	if err != nil {
