@@ -56,17 +56,43 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
+// FuzzCredentials: whatever credentials.env and settings.toml hold, what is wrong
+// with them is a typed error that holds no secret, and settings that could be
+// read can be read after another profile was made the active one.
 func FuzzCredentials(f *testing.F) {
 	f.Add("A=1\nB='2'\n")
 	f.Add("=\n\"\nexport ")
+	f.Add("SECRET canary")
+	f.Add("codex_bin = \"a\" # why\nprofile = \"b\" # mine\n")
+	f.Add("profile = \"\"\"\nb\"\"\"\ncodex_bin = \"\"\"\nprofile = 1\"\"\"")
+	f.Add("\ufeffprofile = 'b'\r\nauth_link_mode = 'copy'\r\n")
+	f.Add("\ufeffcodex_bin = 'b'\n")
+	f.Add("\"profile\" = '''b''' # mine")
 	f.Fuzz(func(t *testing.T, text string) {
 		config := testkit.PrivateDir(t)
 		put(t, config, "credentials.env", text)
 		put(t, config, "settings.toml", text)
-		if keys, err := profile.LoadCredentials(config, nil); err == nil {
+		keys, err := profile.LoadCredentials(config, nil)
+		if err == nil {
 			keys.Lookup("A")
+		} else if core.KindOf(err) != core.KindValue || strings.Contains(err.Error(), "canary") {
+			t.Errorf("LoadCredentials = %v, want a %s without a secret", err, core.KindValue)
 		}
-		_, _ = profile.LoadSettings(config)
-		_ = profile.SetActive(config, "x")
+		before, err := profile.LoadSettings(config)
+		if err != nil {
+			if core.KindOf(err) != core.KindValue {
+				t.Errorf("LoadSettings = %v, want a %s", err, core.KindValue)
+			}
+			_ = profile.SetActive(config, "x")
+			return
+		}
+		if err := profile.SetActive(config, "x"); err != nil {
+			t.Fatalf("SetActive: %v", err)
+		}
+		before.Profile = "x"
+		after, err := profile.LoadSettings(config)
+		if err != nil || *after != *before {
+			t.Errorf("after SetActive the settings are %+v, %v, want %+v", after, err, before)
+		}
 	})
 }
