@@ -58,18 +58,20 @@ func TestPlantedFilesAreNotRead(t *testing.T) {
 	putFile(t, filepath.Join(tm.profileDir(), "profile.toml"), strings.Replace(fmt.Sprintf(teamProfile, "test-team", 0), `"m-writer"`, `"m-keyed"`, 1))
 	marker := filepath.Join(tm.place.Dir, "ran")
 	for name, text := range map[string]string{
-		".env":                       "PLANTED_API_KEY=%[1]s\nMMO_CODEX_BIN=/%[1]s\nMMO_STATE_HOME=/%[1]s\n",
-		".codex/.env":                "PLANTED_API_KEY=%[1]s\n",
-		".codex/config.toml":         "model = '%[1]s'\ndeveloper_instructions = '%[1]s'\nnotify = ['touch', '%[2]s']\n[mcp_servers.planted]\ncommand = 'touch'\nargs = ['%[2]s']\n",
-		".codex/hooks.json":          `{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch %[2]s"}]}]}, "%[1]s": 1}`,
-		".codex/agents/planted.toml": "developer_instructions = '%[1]s'\n",
-		"profile.toml":               "id = '%[1]s'\n",
-		"profiles/x/profile.toml":    "id = '%[1]s'\n",
-		"catalog.toml":               "[routes.offline]\nbase_url = 'https://%[1]s'\n",
-		"catalog.d/x.toml":           "%[1]s is not TOML",
-		"tool-mcp.d/x.toml":          "%[1]s is not TOML",
-		"settings.toml":              "codex_bin = '/%[1]s'\nprofile = '%[1]s'\n",
-		"credentials.env":            "PLANTED_API_KEY=%[1]s\n",
+		".env":                            "PLANTED_API_KEY=%[1]s\nMMO_CODEX_BIN=/%[1]s\nMMO_STATE_HOME=/%[1]s\n",
+		".codex/.env":                     "PLANTED_API_KEY=%[1]s\n",
+		".codex/config.toml":              "model = '%[1]s'\ndeveloper_instructions = '%[1]s'\nnotify = ['touch', '%[2]s']\n[mcp_servers.planted]\ncommand = 'touch'\nargs = ['%[2]s']\n",
+		".codex/hooks.json":               `{"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": "touch %[2]s"}]}]}, "%[1]s": 1}`,
+		".codex/skills/planted/SKILL.md":  "---\nname: planted\ndescription: %[1]s\n---\n",
+		".agents/skills/planted/SKILL.md": "---\nname: planted\ndescription: %[1]s\n---\n",
+		".codex/agents/planted.toml":      "developer_instructions = '%[1]s'\n",
+		"profile.toml":                    "id = '%[1]s'\n",
+		"profiles/x/profile.toml":         "id = '%[1]s'\n",
+		"catalog.toml":                    "[routes.offline]\nbase_url = 'https://%[1]s'\n",
+		"catalog.d/x.toml":                "%[1]s is not TOML",
+		"tool-mcp.d/x.toml":               "%[1]s is not TOML",
+		"settings.toml":                   "codex_bin = '/%[1]s'\nprofile = '%[1]s'\n",
+		"credentials.env":                 "PLANTED_API_KEY=%[1]s\n",
 	} {
 		putFile(t, filepath.Join(tm.place.Workspace, name), strings.NewReplacer("%[1]s", planted, "%[2]s", marker).Replace(text))
 	}
