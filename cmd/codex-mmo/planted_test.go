@@ -135,3 +135,69 @@ func assertNotPlanted(t *testing.T, view *control.SessionView) {
 		t.Errorf("%d engines were looked at, want the lead's and the worker's", engines)
 	}
 }
+
+// environmentScript has a worker print all the environment that it can see.
+const environmentScript = `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "worker", "task": "look around"}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 1}"], "timeout_seconds": 60}
+  step
+    call exec_command {"cmd": "env; cat /proc/[0-9]*/environ"}
+  step
+    say "END ${@output last}"
+
+model m-worker
+  step
+    call exec_command {"cmd": "env; cat /proc/[0-9]*/environ; sleep 1", "yield_time_ms": 20000}
+  step
+    say "DONE ${@output last}"
+`
+
+// TestShellsHaveNoSecret: the command of a model, the root's or a worker's, sees
+// neither a token of ours nor a key of the team's, in its own environment or in
+// that of another process.
+func TestShellsHaveNoSecret(t *testing.T) {
+	t.Parallel()
+	const key = "sk-canary-51c2e8"
+	tm := newTeam(t, environmentScript, 0)
+	model := strings.Replace(fmt.Sprintf(teamModel, "m-writer"), `"offline"`, `"keyed"`, 1)
+	putFile(t, filepath.Join(tm.profileDir(), "catalog.toml"), teamCatalog+fmt.Sprintf(teamModel, "m-lead")+fmt.Sprintf(teamModel, "m-worker")+keyedRoute+model)
+	putFile(t, filepath.Join(tm.place.Config, "credentials.env"), "PLANTED_API_KEY="+key+"\n")
+	tm.start("go")
+	tm.await("the worker's command", func(e control.FollowEvent) bool {
+		return e.Agent == "worker" && strings.HasPrefix(e.Text, "runs ")
+	})
+	if view := tm.look(); !view.RouteAvailability["keyed"].Available {
+		t.Errorf("the keyed route is %+v, want it available: its key is there", view.RouteAvailability["keyed"])
+	}
+	out := tm.finish()
+	if out.Status != "completed" {
+		t.Errorf("exec ended %s: %s", out.Status, tm.log())
+	}
+	assertBareEnvironment(t, "root", out.Result)
+	tm.assertClean() // no token lies anywhere, also not in what the commands printed
+	testkit.AssertNoSecret(t, tm.place.State, []string{key})
+	testkit.AssertNoSecret(t, tm.place.Runtime, []string{key})
+	view := tm.stored()
+	if len(view.Jobs) != 1 {
+		t.Fatalf("the session has the jobs %+v, want the worker's", view.Jobs)
+	}
+	result, err := os.ReadFile(filepath.Join(tm.folders.JobDir(view.Jobs[0].JobID), "result.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	assertBareEnvironment(t, "worker", string(result))
+}
+
+// assertBareEnvironment fails when what an agent's command printed of its
+// environment is not that of a sandbox, or has a variable of ours but the mark
+// by which its processes are found.
+func assertBareEnvironment(t *testing.T, agent, printed string) {
+	t.Helper()
+	ours := strings.ReplaceAll(printed, "MMO_AGENT=", "")
+	if !strings.Contains(printed, "CODEX_PERMISSION_PROFILE=mmo-ro") || strings.Contains(ours, "MMO_") || strings.Contains(ours, "_KEY=") {
+		t.Errorf("the %s's command printed %q, want the environment of the sandbox", agent, printed)
+	}
+}
