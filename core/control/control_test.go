@@ -169,11 +169,12 @@ func TestEveryVerbHasARight(t *testing.T) {
 		control.VerbResult, control.VerbCancel, control.VerbAccept, control.VerbReject, control.VerbIntegrate,
 		control.VerbStop, control.VerbFollow, control.VerbAudit,
 	} {
-		if err := access.May(access.Caller{Role: access.RoleOperator}, verb, access.Job{}); err != nil {
+		if err := access.May(access.Caller{Role: access.RoleOperator}, verb, access.Job{}, access.State{}); err != nil {
 			t.Errorf("the operator may not use %s: %v", verb, err)
 		}
 	}
-	if err := access.May(access.Caller{Role: access.RoleRoot}, control.VerbSpawn, access.Job{}); err != nil {
+	root := access.Caller{Role: access.RoleRoot, Grants: access.Grants{Spawns: true}}
+	if err := access.May(root, control.VerbSpawn, access.Job{}, access.State{Status: core.SessionRunning}); err != nil {
 		t.Errorf("the root may not spawn: %v", err)
 	}
 }

@@ -29,6 +29,9 @@ func (g *gatewayLink) arm(ctx context.Context) error {
 	if err != nil {
 		return core.Errorf(core.KindRuntime, "telling the gateway its routes: %w", err)
 	}
+	if err := g.setBudgets(ctx, client, nil); err != nil {
+		return err
+	}
 	for _, t := range g.sup.bearers() {
 		if _, err := client.IssueToken(c, g.tokenRequest(t)); err != nil {
 			return core.Errorf(core.KindRuntime, "telling the gateway its bearers: %w", err)
@@ -67,7 +70,7 @@ func (s *Supervisor) bearers() []bearer {
 func (g *gatewayLink) tokenRequest(b bearer) *gatewaypb.IssueTokenRequest {
 	return &gatewaypb.IssueTokenRequest{
 		Tenant: g.tenant(), AgentRef: b.ref, TokenSha256: b.hash, Routes: []string{b.route}, Models: []string{b.model},
-		Holder: toProto(b.holder),
+		Holder: toProto(b.holder), BudgetIds: g.sup.budgetIDs(b.ref),
 	}
 }
 
@@ -99,6 +102,9 @@ func (g *gatewayLink) issue(ctx context.Context, a *agent, generation uint64) (s
 	plugin, client := g.current()
 	c, cancel := short(ctx)
 	defer cancel()
+	if err := g.setBudgets(c, client, nil); err != nil && !g.superseded(plugin) {
+		return "", err
+	}
 	_, err = client.IssueToken(c, g.tokenRequest(bearer{
 		hash: hash, ref: a.ref, route: a.rec.Route, model: a.rec.Model, holder: a.rec.Host.Process,
 	}))

@@ -64,6 +64,9 @@ func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
 			continue
 		}
 		options, err := r.OptionsJSON()
+		if err == nil {
+			options, err = withPrices(options, snap, id, g.sup.cachedSession().Budget.Limit.NanoUSD > 0)
+		}
 		if err != nil {
 			return nil, nil, err
 		}

@@ -53,11 +53,7 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call, verb strin
 		return access.Caller{}, core.Errorf(core.KindPermission, "invalid native-agent: thread %s is not the thread of agent %s", call.ThreadID, rec.Agent)
 	}
 	s.mesh.seen(s, a, call.Peer)
-	c := access.Caller{Role: access.RoleWorker, Agent: rec.Agent, AgentRef: rec.AgentRef, JobID: rec.JobID, ThreadID: rec.ThreadID}
-	if rec.JobID == "" {
-		c.Role = access.RoleRoot
-	}
-	return c, nil
+	return s.agentCaller(&rec), nil
 }
 
 // outsideAgents refuses to take a process below one of our hosts or engines for
@@ -98,7 +94,7 @@ func (s *Supervisor) admit(ctx context.Context, call control.Call, verb string, 
 	if err != nil {
 		return caller, err
 	}
-	return caller, access.May(caller, verb, s.target(job))
+	return caller, access.May(caller, verb, s.target(job), s.state())
 }
 
 // admitJob identifies the caller before it says whether there is such a job: a
@@ -112,25 +108,7 @@ func (s *Supervisor) admitJob(ctx context.Context, call control.Call, verb, id s
 	if err != nil {
 		return caller, nil, err
 	}
-	return caller, j, access.May(caller, verb, s.target(j))
-}
-
-// target describes a job to the rights.
-func (s *Supervisor) target(j *store.Job) access.Job {
-	if j == nil {
-		return access.Job{}
-	}
-	t := access.Job{JobID: j.JobID, AgentRef: j.AgentRef}
-	for parent := j.ParentJobID; parent != ""; {
-		p, err := s.cachedJob(parent)
-		if err != nil {
-			break
-		}
-		t.ParentChain = append(t.ParentChain, p.AgentRef)
-		parent = p.ParentJobID
-	}
-	t.ParentChain = append(t.ParentChain, s.cachedSession().RootAgentRef)
-	return t
+	return caller, j, access.May(caller, verb, s.target(j), s.state())
 }
 
 // Hello names the supervisor.
@@ -218,7 +196,7 @@ func (s *Supervisor) Jobs(ctx context.Context, call control.Call, r control.Jobs
 	}
 	if len(r.JobIDs) == 0 {
 		for _, j := range s.allJobs() {
-			if access.May(caller, control.VerbJobs, s.target(j)) == nil {
+			if access.May(caller, control.VerbJobs, s.target(j), s.state()) == nil {
 				answer.Jobs = append(answer.Jobs, s.jobView(j))
 			}
 		}
