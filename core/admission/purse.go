@@ -69,6 +69,26 @@ func (p *Purse) Free() store.Allowance { return p.each(p.free) }
 // RootCap is what the root may spend in all.
 func (p *Purse) RootCap() store.Allowance { return p.each(p.rootCap) }
 
+// RootLeft is what the root may spend still; negative when it has spent too
+// much.
+func (p *Purse) RootLeft() store.Allowance {
+	return p.each(func(of part) int64 { return p.rootCap(of) - p.claims(of, isRoot) })
+}
+
+// Overrun is what was spent beyond what was given: providers tell what an
+// answer cost when it is there.
+func (p *Purse) Overrun() store.Allowance {
+	return p.each(func(of part) (sum int64) {
+		for i := range p.Accounts {
+			a := &p.Accounts[i]
+			if given := *of(&a.Part); !a.Root && given > 0 {
+				sum += max(0, *of(&a.Spent)-given)
+			}
+		}
+		return sum + max(0, p.claims(of, isRoot)-p.rootCap(of))
+	})
+}
+
 // Spent is what all have spent.
 func (p *Purse) Spent() store.Allowance {
 	var sum store.Allowance

@@ -40,7 +40,7 @@ func held(list []store.Holder, e *core.Error) *core.Error {
 			break
 		}
 		e.Holders = append(e.Holders, core.Holder{
-			SessionID: h.SessionID, JobID: h.JobID, Agent: h.Agent, Status: h.Status, Units: h.Units, Frees: frees(h),
+			SessionID: h.SessionID, JobID: h.JobID, Agent: h.Agent, Status: h.Status, Units: h.Units, Frees: Frees(h),
 		})
 	}
 	if len(e.Holders) > 0 {
@@ -57,8 +57,8 @@ func heldScopes(list []store.Holder, e *core.Error) *core.Error {
 	return e
 }
 
-// frees says what would set free what a holder has.
-func frees(h store.Holder) string {
+// Frees says what would set free what a holder has, as a clause.
+func Frees(h store.Holder) string {
 	switch {
 	case h.JobID == "" && core.SessionStatus(h.Status) == core.SessionDetached:
 		return fmt.Sprintf("when session %s ends or is paused: codex-mmo stop %[1]s, or codex-mmo pause %[1]s", h.SessionID)

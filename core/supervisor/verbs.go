@@ -173,6 +173,7 @@ func (s *Supervisor) Session(ctx context.Context, call control.Call, _ control.S
 	}
 	view := s.SessionView()
 	if caller.Role == access.RoleOperator {
+		view.Capacity = s.capacity(ctx)
 		view.Processes = s.processes()
 		view.Evidence = s.evidence()
 		view.Homes = ViewHomes(s.cachedSession())
@@ -186,7 +187,7 @@ func (s *Supervisor) Jobs(ctx context.Context, call control.Call, r control.Jobs
 	if err != nil {
 		return nil, err
 	}
-	answer := &control.JobsResponse{Jobs: []control.JobView{}, Capacity: s.capacity()}
+	answer := &control.JobsResponse{Jobs: []control.JobView{}, Capacity: *s.capacity(ctx)}
 	for _, id := range r.JobIDs {
 		_, j, err := s.admitJob(ctx, call, control.VerbJobs, id)
 		if err != nil {
