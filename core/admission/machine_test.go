@@ -57,6 +57,9 @@ func (w *world) view(session string, alive map[string]bool) admission.View {
 	}
 }
 
+// failer is a test or a rapid check.
+type failer interface{ Fatalf(string, ...any) }
+
 // inside is the model's containment: by text, with a separator at the end.
 func inside(a, b string) bool {
 	return strings.HasPrefix(a+"/", b+"/") || strings.HasPrefix(b+"/", a+"/")
@@ -65,7 +68,7 @@ func inside(a, b string) bool {
 // check holds the world against the limits. Those who came to life again
 // without being admitted are not there: who is paused and dies never counts
 // again before a readmission.
-func (w *world) check(rt *rapid.T) {
+func (w *world) check(rt failer) {
 	agents, writers, roles, units := map[string]int{}, map[string]int{}, map[string]int{}, 0
 	var scopes []store.Holder
 	for _, h := range w.holders {
@@ -135,7 +138,7 @@ func TestMachine(t *testing.T) {
 		w := newWorld()
 		session := rapid.SampledFrom([]string{"s0", "s1", "s2", "s3"})
 		rt.Repeat(map[string]func(*rapid.T){
-			"": w.check,
+			"": func(rt *rapid.T) { w.check(rt) },
 			"spawn": func(rt *rapid.T) {
 				id := session.Draw(rt, "session")
 				batch := rapid.Custom(drawRequest)

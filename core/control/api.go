@@ -121,6 +121,9 @@ type SpawnGrant struct {
 	Description string   `json:"description"`
 	TaskKinds   []string `json:"task_kinds"`
 	Modes       []string `json:"modes"` // read-only, workspace-write
+	// LiteralOnly says that the agent has low trust: it takes literal_task alone.
+	LiteralOnly        bool `json:"literal_only,omitempty"`
+	WriteScopeRequired bool `json:"write_scope_required,omitempty"` // of a writer
 }
 
 // SessionRequest asks for the session's public view.

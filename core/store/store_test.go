@@ -133,12 +133,18 @@ func weaken(t *testing.T, path, table string) {
 // dump returns all rows of a table as text, to prove that nothing touched it.
 func dump(t *testing.T, path, table string) string {
 	t.Helper()
+	return query(t, path, "SELECT * FROM "+table)
+}
+
+// query returns the rows of a query as text: name=value, a line each.
+func query(t *testing.T, path, sqlText string) string {
+	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	rows, err := db.QueryContext(t.Context(), "SELECT * FROM "+table)
+	rows, err := db.QueryContext(t.Context(), sqlText)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
 
@@ -132,11 +133,12 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 	for _, id := range s.snap.MeshTargets(role.ID) {
 		target := s.snap.Agents[id]
 		modes := []string{"read-only"}
-		if target.Permissions == "workspace-write" {
+		if target.Permissions == "workspace-write" && target.Trust != profile.TrustLow {
 			modes = append(modes, "workspace-write")
 		}
 		answer.Spawn = append(answer.Spawn, control.SpawnGrant{
 			Agent: id, Description: target.Description, TaskKinds: target.TaskKinds, Modes: modes,
+			LiteralOnly: target.Trust == profile.TrustLow, WriteScopeRequired: target.WriteScopeRequired,
 		})
 	}
 	answer.Tools = s.toolsOf(caller)

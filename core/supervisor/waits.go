@@ -227,8 +227,9 @@ func (s *Supervisor) Cancel(ctx context.Context, call control.Call, r control.Ca
 	if err != nil {
 		return nil, err
 	}
-	targets := s.cancelTargets(j, r.Cascade)
+	var targets []string
 	err = s.commit(ctx, func(tx *store.Tx, c *change) error {
+		targets = s.cancelTargets(j, r.Cascade) // no child is admitted meanwhile: commits are one at a time
 		for _, id := range targets {
 			rec, err := tx.Job(id)
 			if err != nil {
