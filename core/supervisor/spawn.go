@@ -315,17 +315,14 @@ func (s *Supervisor) launchBatch(ctx context.Context, batch spawnAnswer) error {
 		if err != nil {
 			return err
 		}
-		var rec *store.AgentRun
-		err = s.view(ctx, func(tx *store.Tx) (err error) {
-			rec, err = tx.AgentRun(j.AgentRef)
-			return err
-		})
+		rec, err := s.loadRun(ctx, j.AgentRef)
 		if err != nil {
 			return err
 		}
-		a := s.newAgent(rec, role)
-		a.start((*agent).launch)
-		members = append(members, a)
+		if a := s.claim(rec, role); a != nil { // else it was cancelled before it began
+			a.start((*agent).launch)
+			members = append(members, a)
+		}
 	}
 	var failed error
 	for _, a := range members {

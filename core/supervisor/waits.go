@@ -279,15 +279,19 @@ func (s *Supervisor) cancelTargets(j *store.Job, cascade bool) []string {
 
 func (s *Supervisor) awaitCancelled(ctx context.Context, ids []string, reason string) (*control.CancelResponse, error) {
 	var ended sync.WaitGroup
-	runs := s.runsNow()
 	for _, id := range ids {
 		j, err := s.cachedJob(id)
 		if err != nil {
 			return nil, err
 		}
-		if rec, ok := runs[j.AgentRef]; ok && j.Status == core.JobCancelling {
-			ended.Go(func() { s.killRun(&rec, &killReason{status: core.JobCancelled, text: reason}) })
+		if j.Status != core.JobCancelling {
+			continue
 		}
+		rec, err := s.loadRun(ctx, j.AgentRef) // one that was admitted just now has no actor yet
+		if err != nil {
+			return nil, err
+		}
+		ended.Go(func() { s.killRun(rec, &killReason{status: core.JobCancelled, text: reason}) })
 	}
 	ended.Wait()
 	answer := &control.CancelResponse{Jobs: []control.JobView{}}
@@ -303,6 +307,15 @@ func (s *Supervisor) awaitCancelled(ctx context.Context, ids []string, reason st
 		}
 	}
 	return answer, nil
+}
+
+// loadRun reads an agent run as it was last committed.
+func (s *Supervisor) loadRun(ctx context.Context, ref string) (rec *store.AgentRun, err error) {
+	err = s.view(ctx, func(tx *store.Tx) (err error) {
+		rec, err = tx.AgentRun(ref)
+		return err
+	})
+	return rec, err
 }
 
 // waitIdle lets the root's turn and the jobs end by themselves within a grace.
