@@ -211,6 +211,27 @@ func TestAgentsCannotActAsOperator(t *testing.T) {
 	}
 }
 
+// TestUnknownFieldsOfAJob: what a job does not take is named.
+//
+// Spec: A077
+func TestUnknownFieldsOfAJob(t *testing.T) {
+	spawned := false
+	path := controltest.SocketPath(t)
+	controltest.Start(t, path, &controltest.Handler{
+		OnSpawn: func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error) {
+			spawned = true
+			return &control.SpawnResponse{}, nil
+		},
+	})
+	status, answer := post(t, path, "/v1/spawn", "application/json", map[string]string{control.HeaderAPI: "1"}, strings.NewReader(`{"agents": [{"agent": "a", "task": "x", "timeout_seconds": 5}]}`))
+	if status != http.StatusBadRequest || !strings.Contains(answer, `"kind":"ValueError"`) || !strings.Contains(answer, "unknown job request fields: timeout_seconds") {
+		t.Errorf("a retired field was answered %d %s", status, answer)
+	}
+	if spawned {
+		t.Error("the job was spawned all the same")
+	}
+}
+
 // post sends a raw request, as no client of ours would.
 func post(t *testing.T, path, url, contentType string, header map[string]string, body io.Reader) (int, string) {
 	t.Helper()

@@ -686,3 +686,78 @@ func TestRepeatWaitsForTheFirst(t *testing.T) {
 		t.Errorf("a caller that has left waits on: %v", err)
 	}
 }
+
+// TestEndsCloseAdmission: an end is published before its jobs are looked for,
+// and from then on nobody is admitted, also while the teardown hangs.
+//
+// Spec: A073
+func TestEndsCloseAdmission(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ during, final core.SessionStatus }{
+		{core.SessionFinishing, core.SessionCompleted},
+		{core.SessionCancelling, core.SessionCancelled},
+	} {
+		place := testkit.NewPlace(t)
+		r := teamRig(t, place, "s1", place.Workspace, roomy, "")
+		job := r.mustSpawn(r.lead(), read("reader"))[0]
+		j, err := r.cachedJob(job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := r.loadRun(t.Context(), j.AgentRef)
+		if err != nil {
+			t.Fatal(err)
+		}
+		role, err := r.snapshotAgent(j.Agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := r.newAgent(run, role) // its end is awaited, and does not come yet
+		changed := r.changes()
+		ended := make(chan error, 1)
+		go func() { ended <- r.tearDown(t.Context(), tt.during, tt.final, endOf(tt.final), nil) }()
+		testkit.Await(t, changed, "the first change")
+		if status, jobs := r.statuses(); status != tt.during || jobs[0] != core.JobCancelling {
+			t.Errorf("in the teardown the session is %s, its job %s", status, jobs[0])
+		}
+		_, err = r.spawn(r.lead(), read("reader"))
+		wantRefusal(t, "a spawn in the teardown", err, core.KindAdmission, "not admitting")
+		held.start((*agent).nothing)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if status, jobs := r.statuses(); status != tt.final || jobs[0] != core.JobCancelled {
+			t.Errorf("after the teardown the session is %s, its job %s", status, jobs[0])
+		}
+		_, err = r.spawn(r.lead(), read("reader"))
+		wantRefusal(t, "a spawn after the teardown", err, core.KindAdmission, "not admitting")
+		if n := len(r.allJobs()); n != 1 {
+			t.Errorf("%d jobs are on record, want 1", n)
+		}
+	}
+}
+
+// TestPlacesAfterAResume: a detached session's root may spawn; what its worker
+// held is free once that has ended, also after the session was resumed, in its
+// one run.
+//
+// Spec: R038
+func TestPlacesAfterAResume(t *testing.T) {
+	t.Parallel()
+	place := testkit.NewPlace(t)
+	r := teamRig(t, place, "s1", place.Workspace, roomy, "")
+	run := r.cachedSession().CurrentRunID
+	r.sessionBecomes(core.SessionDetached)
+	job := r.mustSpawn(r.lead(), read("routine_engineer"))[0]
+	if _, err := r.spawn(r.lead(), read("routine_engineer")); core.KindOf(err) != core.KindAdmission {
+		t.Errorf("a second one at the same time = %v, want it refused", err)
+	}
+	r.become(job, core.JobCompleted)
+	if err := r.noteResumed(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if rec := r.cachedSession(); rec.Status != core.SessionRunning || rec.CurrentRunID != run || rec.RunSequence != 1 {
+		t.Errorf("the session is %s in run %s (%d), want running in %s (1)", rec.Status, rec.CurrentRunID, rec.RunSequence, run)
+	}
+	r.mustSpawn(r.lead(), read("routine_engineer"))
+}
