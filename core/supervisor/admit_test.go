@@ -1,24 +1,20 @@
 package supervisor
 
 import (
-	"context"
-	"database/sql"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
-	"github.com/codex-mmo/codex-mmo/core/admission"
 	"github.com/codex-mmo/codex-mmo/core/control"
-	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
@@ -283,7 +279,7 @@ func TestDamagedJobClosesAdmission(t *testing.T) {
 	place := testkit.NewPlace(t)
 	r := teamRig(t, place, "s1", place.Workspace, roomy, "")
 	id := r.mustSpawn(r.lead(), read("reader"))[0]
-	damage(t, r.cfg.Folders.Database(), "UPDATE jobs SET payload = '[]' WHERE job_id = '"+id+"'")
+	r.damagePayload(id)
 	var list []*store.Job
 	err := r.view(t.Context(), func(tx *store.Tx) (err error) {
 		list, err = tx.Jobs(store.JobFilter{SessionID: "s1"})
@@ -296,468 +292,35 @@ func TestDamagedJobClosesAdmission(t *testing.T) {
 	wantRefusal(t, "a spawn", err, core.KindRuntime, "invalid job state")
 }
 
-func damage(t *testing.T, path, statement string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10000)&_pragma=ignore_check_constraints(1)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestReadmissionOfASuspendedWorker: a suspended worker without processes holds
-// no slot, and is told so before anything changes when it wants one and none is
-// free.
-//
-// Spec: R090
-func TestReadmissionOfASuspendedWorker(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	r := teamRig(t, place, "s1", place.Workspace, tight, "")
-	suspended := r.mustSpawn(r.lead(), read("reader"))[0]
-	r.become(suspended, core.JobSuspended)
-	taken := r.mustSpawn(r.lead(), read("reader"), read("reader")) // both slots: it holds none
-	r.refuseContinue(suspended, "active-agent limit 2 is reached by job ")
-	r.become(taken[0], core.JobCompleted)
-	r.mustReadmit(suspended)
-}
-
-// TestReadmissionOfASuspendedWriter: a suspended writer can't go on while a
-// writer of another session has a scope that overlaps.
-//
-// Spec: R091
-func TestReadmissionOfASuspendedWriter(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	one := teamRig(t, place, "s1", place.Workspace, roomy, "")
-	two := teamRig(t, place, "s2", place.Workspace, roomy, "")
-	suspended := one.mustSpawn(one.lead(), write("src"))[0]
-	one.become(suspended, core.JobSuspended)
-	other := two.mustSpawn(two.lead(), write("src/a"))[0]
-	one.refuseContinue(suspended, "write scope conflicts with job "+other+" of session s2")
-	two.become(other, core.JobFailed)
-	one.mustReadmit(suspended)
-}
-
-// refuseContinue demands that continuing a job is refused and changes nothing.
-func (r *rig) refuseContinue(id, text string) {
+// damagePayload makes a job's payload the empty list, behind the store's back.
+func (r *rig) damagePayload(id string) {
 	r.t.Helper()
-	var zero uint64
-	for _, action := range []string{control.ActionContinue, control.ActionFinalize} {
-		_, err := r.Control(r.t.Context(), operator(), control.ControlRequest{JobID: id, Action: action, ExpectedRevision: &zero})
-		wantRefusal(r.t, action, err, core.KindAdmission, text)
+	path := r.cfg.Folders.Database()
+	if err := r.store.Close(); err != nil { // all of it is in the file then
+		r.t.Fatal(err)
 	}
-	j, err := r.cachedJob(id)
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if run := r.runNow(j.AgentRef); j.Status != core.JobSuspended || run.ControlRevision != 0 {
-		r.t.Errorf("the job is %s at control revision %d, want suspended at 0", j.Status, run.ControlRevision)
-	}
-}
-
-func (r *rig) mustReadmit(id string) {
-	r.t.Helper()
-	err := r.commit(r.t.Context(), func(tx *store.Tx, _ *change) error {
-		j, err := tx.Job(id)
-		if err != nil {
-			return err
+	key, from := []byte(`"job_id":"`+id+`","session_id"`), 0
+	for at := bytes.Index(raw, key); at >= 0; at = bytes.Index(raw[from:], key) {
+		at += from
+		start := bytes.LastIndex(raw[:at], []byte(`{"schema_version"`))
+		dec := json.NewDecoder(bytes.NewReader(raw[start:]))
+		if err := dec.Decode(new(any)); err != nil {
+			r.t.Fatal(err)
 		}
-		return r.readmit(tx, j)
-	})
-	if err != nil {
-		r.t.Errorf("with room for it job %s is refused: %v", id, err)
+		from = start + int(dec.InputOffset())
+		copy(raw[start:from], "["+strings.Repeat(" ", from-start-2)+"]")
 	}
-}
-
-// TestReadmissionOfARoot: a paused session whose processes are gone needs room
-// for its root again, and stays paused without.
-//
-// Spec: R013
-func TestReadmissionOfARoot(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	resource := "resource = \"one\"\n[resources.one]\nmax_active = 1\ndescription = \"one\"\n"
-	paused := teamRig(t, place, "s1", place.Workspace, roomy, resource)
-	paused.sessionBecomes(core.SessionPaused)
-	other := teamRig(t, place, "s2", place.Workspace, roomy, resource) // it has the one unit now
-	decisions := 0
-	count := func() error {
-		decisions++
-		_, err := paused.takeUp(t.Context(), "")
-		return err
+	if from == 0 {
+		r.t.Fatalf("the file has no job %s", id)
 	}
-	e := wantRefusal(t, "taking it up", count(), core.KindAdmission, "resource group \"one\" has 1 of 1 units in use")
-	if len(e.Holders) != 1 || e.Holders[0].SessionID != "s2" || e.Holders[0].JobID != "" {
-		t.Errorf("the refusal names %+v, want the root of s2", e.Holders)
-	}
-	if status, _ := paused.statuses(); status != core.SessionPaused {
-		t.Errorf("the session is %s, want paused", status)
-	}
-	other.sessionBecomes(core.SessionPaused)
-	if err := count(); err != nil {
-		t.Errorf("with room it is refused: %v", err)
-	}
-	if status, _ := paused.statuses(); status != core.SessionRunning || decisions != 2 {
-		t.Errorf("the session is %s after %d decisions, want running after 2", status, decisions)
-	}
-}
-
-func (r *rig) sessionBecomes(status core.SessionStatus) {
-	r.t.Helper()
-	err := r.updateSession(r.t.Context(), func(_ *store.Tx, rec *store.Session) error {
-		rec.Status = status
-		return nil
-	})
-	if err != nil {
+	if err := os.WriteFile(path, raw, 0o600); err != nil {
 		r.t.Fatal(err)
 	}
-}
-
-// TestPausedCapacityFollowsProcesses: what is paused counts while a recorded
-// process lives, root and job alike; a detached session always.
-//
-// Spec: R014, A006
-func TestPausedCapacityFollowsProcesses(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	r := teamRig(t, place, "s1", place.Workspace, roomy, "resource = \"k\"\n[resources.k]\nmax_active = 9\ndescription = \"x\"\n")
-	id := r.mustSpawn(r.lead(), read("reader"))[0]
-	self, err := process.Self()
-	if err != nil {
-		t.Fatal(err)
+	if r.store, err = store.Open(r.t.Context(), path, nil); err != nil {
+		r.t.Fatal(err)
 	}
-	dead := self
-	dead.StartToken = "another start"
-	set := func(status core.SessionStatus, job core.JobStatus, host, engine process.Identity) {
-		t.Helper()
-		err := r.commit(t.Context(), func(tx *store.Tx, c *change) error {
-			rec, err := tx.Session("s1")
-			if err != nil {
-				return err
-			}
-			j, err := tx.Job(id)
-			if err != nil {
-				return err
-			}
-			if j.Status == core.JobQueued {
-				j.Status = core.JobRunning
-				if err := tx.PutJob(j); err != nil {
-					return err
-				}
-			}
-			rec.RootUnits, j.Units, rec.Status, j.Status = 2, 3, status, job
-			if err := errors.Join(c.putSession(tx, rec), c.putJob(tx, j)); err != nil {
-				return err
-			}
-			for _, ref := range []string{rec.RootAgentRef, j.AgentRef} {
-				run, err := tx.AgentRun(ref)
-				if err != nil {
-					return err
-				}
-				run.Host.Process, run.Engine = recordOf(host), recordOf(engine)
-				if err := tx.PutAgentRun(run); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, tt := range []struct {
-		name         string
-		status       core.SessionStatus
-		job          core.JobStatus
-		host, engine process.Identity
-		want         map[string]int
-	}{
-		{"host and engine live", core.SessionPaused, core.JobPaused, self, self, map[string]int{"k": 5}},
-		{"the engine alone lives", core.SessionPaused, core.JobPaused, dead, self, map[string]int{"k": 5}},
-		{"the host alone lives", core.SessionPaused, core.JobPaused, self, process.Identity{}, map[string]int{"k": 5}},
-		{"both are dead", core.SessionPaused, core.JobPaused, dead, dead, map[string]int{}},
-		{"a detached session of the dead", core.SessionDetached, core.JobPaused, dead, dead, map[string]int{"k": 2}},
-	} {
-		if tt.status == core.SessionDetached {
-			r.sessionBecomes(core.SessionRunning)
-		}
-		set(tt.status, tt.job, tt.host, tt.engine)
-		var used map[string]int
-		err := r.view(t.Context(), func(tx *store.Tx) error {
-			holders, err := tx.Accounting()
-			used = admission.Usage(admission.Counting(holders, alive))
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(tt.want, used); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
-	}
-}
-
-// TestNestedDelegation: jobs spawn jobs as deep as the profile says; a role never
-// leads to itself; who sees the session reads a sibling's result; a cascade ends
-// parent and child.
-//
-// Spec: A074
-func TestNestedDelegation(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	r := teamRig(t, place, "s1", place.Workspace, roomy, "")
-	parent := r.mustSpawn(r.lead(), read("reader"))[0]
-	sibling := r.mustSpawn(r.lead(), read("routine_engineer"))[0]
-	r.become(parent, core.JobRunning)
-	child := r.mustSpawn(r.caller(parent), read("helper"))[0]
-	r.become(child, core.JobRunning)
-	if j, _ := r.cachedJob(child); j.Depth != 2 || j.ParentJobID != parent {
-		t.Errorf("the child has depth %d below %s", j.Depth, j.ParentJobID)
-	}
-	_, err := r.spawn(r.caller(child), read("reader"))
-	wantRefusal(t, "a role above itself", err, core.KindAdmission, "ancestor-role repetition")
-
-	target := func(id string) access.Job {
-		j, err := r.cachedJob(id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.target(j)
-	}
-	if err := access.May(r.caller(child), control.VerbResult, target(sibling), r.state()); err != nil {
-		t.Errorf("who sees the session may not read another's result: %v", err)
-	}
-	if err := access.May(r.caller(parent), control.VerbResult, target(sibling), r.state()); err == nil {
-		t.Error("who sees only its descendants may read another's result")
-	}
-	answer, err := r.Cancel(t.Context(), operator(), control.CancelRequest{JobID: parent, Cascade: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, j := range answer.Jobs {
-		got = append(got, j.JobID+" "+j.Status)
-	}
-	if diff := cmp.Diff([]string{child + " cancelled", parent + " cancelled"}, got); diff != "" {
-		t.Errorf("the cascade (-want +got):\n%s", diff)
-	}
-}
-
-// TestNoChildOfACancelledParent: however a child's spawn and its parent's
-// cascade meet, no child of a cancelled parent goes on.
-//
-// Spec: A078
-func TestNoChildOfACancelledParent(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	r := teamRig(t, place, "s1", place.Workspace, "max_depth = 3\nmax_active_agents = 64\nmax_active_writers = 1", "")
-	slipped, refused := 0, 0
-	for range 1000 {
-		parent := r.mustSpawn(r.lead(), read("reader"))[0]
-		r.become(parent, core.JobRunning)
-		caller := r.caller(parent)
-		var race sync.WaitGroup
-		var spawnErr, cancelErr error
-		race.Go(func() { _, spawnErr = r.spawn(caller, read("helper")) })
-		race.Go(func() {
-			_, cancelErr = r.Cancel(t.Context(), operator(), control.CancelRequest{JobID: parent, Cascade: true})
-		})
-		race.Wait()
-		if cancelErr != nil {
-			t.Fatal(cancelErr)
-		}
-		if spawnErr != nil {
-			refused++
-			wantRefusal(t, "a spawn that lost", spawnErr, core.KindAdmission, "non-admitting agent job")
-		} else {
-			slipped++
-		}
-		for _, j := range r.allJobs() {
-			if !j.Status.Terminal() {
-				t.Fatalf("after the cascade job %s (parent %s) is %s", j.JobID, j.ParentJobID, j.Status)
-			}
-		}
-	}
-	t.Logf("%d spawns came first, %d were refused", slipped, refused)
-}
-
-// TestReleaseDead: a holder of another session whose processes are gone is
-// reconciled before it refuses anybody; one that somebody looks after counts.
-func TestReleaseDead(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	dead := teamRig(t, place, "s1", place.Workspace, roomy, "")
-	if err := dead.unlock(); err != nil {
-		t.Fatal(err)
-	}
-	own := teamRig(t, place, "s2", place.Workspace, roomy, "")
-	never := dead.mustSpawn(dead.lead(), write("src/a"))[0]
-	had := dead.mustSpawn(dead.lead(), write("src/b"))[0]
-	err := dead.commit(t.Context(), func(tx *store.Tx, c *change) error {
-		j, err := tx.Job(had)
-		if err != nil {
-			return err
-		}
-		j.Status = core.JobRunning
-		run, err := tx.AgentRun(j.AgentRef)
-		if err != nil {
-			return err
-		}
-		run.ThreadID = "th"
-		return errors.Join(c.putJob(tx, j), tx.PutAgentRun(run))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	lock, err := takeLock(dead.lockFile("keeper.lock"))
-	if err != nil || lock == nil {
-		t.Fatalf("the keeper's lock: %v", err)
-	}
-	_, err = own.spawn(own.lead(), write("src"))
-	wantRefusal(t, "while its keeper lives", err, core.KindAdmission, "write scope conflicts")
-	if err := lock.Unlock(); err != nil {
-		t.Fatal(err)
-	}
-	own.mustSpawn(own.lead(), write("src"))
-	want := map[string]core.JobStatus{never: core.JobFailed, had: core.JobSuspended}
-	err = own.view(t.Context(), func(tx *store.Tx) error {
-		for id, status := range want {
-			j, err := tx.Job(id)
-			if err != nil {
-				return err
-			}
-			if j.Status != status {
-				t.Errorf("job %s is %s, want %s", id, j.Status, status)
-			}
-		}
-		rec, err := tx.Session("s1")
-		if err == nil && rec.Status != core.SessionFailed { // its root never had a thread
-			t.Errorf("the dead session is %s, want failed", rec.Status)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := dead.spawn(dead.lead(), read("reader")); !errors.Is(err, store.ErrTakenOver) {
-		t.Errorf("the dead session's own supervisor still writes: %v", err)
-	}
-}
-
-// TestRepeatWaitsForTheFirst: a repeat that comes while the first is under way
-// waits for it and gets its answer.
-func TestRepeatWaitsForTheFirst(t *testing.T) {
-	t.Parallel()
-	var l refLocks
-	unlock, err := l.lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second := make(chan struct{})
-	go func() {
-		defer close(second)
-		again, err := l.lock(t.Context(), "k")
-		if err != nil {
-			t.Errorf("the repeat: %v", err)
-			return
-		}
-		again()
-	}()
-	select {
-	case <-second:
-		t.Error("the repeat did not wait")
-	case <-time.After(20 * time.Millisecond):
-	}
-	unlock()
-	testkit.Await(t, second, "the repeat")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	held, err := l.lock(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer held()
-	gone := errors.New("gone")
-	cancel(gone)
-	if _, err := l.lock(ctx, "k"); !errors.Is(err, gone) {
-		t.Errorf("a caller that has left waits on: %v", err)
-	}
-}
-
-// TestEndsCloseAdmission: an end is published before its jobs are looked for,
-// and from then on nobody is admitted, also while the teardown hangs.
-//
-// Spec: A073
-func TestEndsCloseAdmission(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ during, final core.SessionStatus }{
-		{core.SessionFinishing, core.SessionCompleted},
-		{core.SessionCancelling, core.SessionCancelled},
-	} {
-		place := testkit.NewPlace(t)
-		r := teamRig(t, place, "s1", place.Workspace, roomy, "")
-		job := r.mustSpawn(r.lead(), read("reader"))[0]
-		j, err := r.cachedJob(job)
-		if err != nil {
-			t.Fatal(err)
-		}
-		run, err := r.loadRun(t.Context(), j.AgentRef)
-		if err != nil {
-			t.Fatal(err)
-		}
-		role, err := r.snapshotAgent(j.Agent)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held := r.newAgent(run, role) // its end is awaited, and does not come yet
-		changed := r.changes()
-		ended := make(chan error, 1)
-		go func() { ended <- r.tearDown(t.Context(), tt.during, tt.final, endOf(tt.final), nil) }()
-		testkit.Await(t, changed, "the first change")
-		if status, jobs := r.statuses(); status != tt.during || jobs[0] != core.JobCancelling {
-			t.Errorf("in the teardown the session is %s, its job %s", status, jobs[0])
-		}
-		_, err = r.spawn(r.lead(), read("reader"))
-		wantRefusal(t, "a spawn in the teardown", err, core.KindAdmission, "not admitting")
-		held.start((*agent).nothing)
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-		if status, jobs := r.statuses(); status != tt.final || jobs[0] != core.JobCancelled {
-			t.Errorf("after the teardown the session is %s, its job %s", status, jobs[0])
-		}
-		_, err = r.spawn(r.lead(), read("reader"))
-		wantRefusal(t, "a spawn after the teardown", err, core.KindAdmission, "not admitting")
-		if n := len(r.allJobs()); n != 1 {
-			t.Errorf("%d jobs are on record, want 1", n)
-		}
-	}
-}
-
-// TestPlacesAfterAResume: a detached session's root may spawn; what its worker
-// held is free once that has ended, also after the session was resumed, in its
-// one run.
-//
-// Spec: R038
-func TestPlacesAfterAResume(t *testing.T) {
-	t.Parallel()
-	place := testkit.NewPlace(t)
-	r := teamRig(t, place, "s1", place.Workspace, roomy, "")
-	run := r.cachedSession().CurrentRunID
-	r.sessionBecomes(core.SessionDetached)
-	job := r.mustSpawn(r.lead(), read("routine_engineer"))[0]
-	if _, err := r.spawn(r.lead(), read("routine_engineer")); core.KindOf(err) != core.KindAdmission {
-		t.Errorf("a second one at the same time = %v, want it refused", err)
-	}
-	r.become(job, core.JobCompleted)
-	if err := r.noteResumed(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if rec := r.cachedSession(); rec.Status != core.SessionRunning || rec.CurrentRunID != run || rec.RunSequence != 1 {
-		t.Errorf("the session is %s in run %s (%d), want running in %s (1)", rec.Status, rec.CurrentRunID, rec.RunSequence, run)
-	}
-	r.mustSpawn(r.lead(), read("routine_engineer"))
 }
