@@ -47,7 +47,7 @@ const lastBytes = time.Second
 
 // waitingEvents is how many events of the provider may wait for their turn:
 // those that are there are handed to Codex together.
-const waitingEvents = 32
+const waitingEvents = 16
 
 // upstream reads one provider's answer into a channel.
 type upstream struct {

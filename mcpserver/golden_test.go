@@ -27,6 +27,13 @@ func worker() *control.CallerResponse {
 	}
 }
 
+// controlling is an agent that may control others, beside its other tools.
+func controlling(caller *control.CallerResponse) *control.CallerResponse {
+	caller.Tools = append(caller.Tools, "agent_inspect", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue",
+		"agent_finalize", "agent_compact", "agent_set_effort", "agent_respond", "agent_detach", "agent_stop")
+	return caller
+}
+
 // listFor returns what tools/list answers a caller.
 func listFor(t *testing.T, caller *control.CallerResponse) []json.RawMessage {
 	t.Helper()
@@ -73,7 +80,9 @@ func golden(t *testing.T, name string, got []byte) {
 // TestToolsGolden pins what models and clients see: a file per tool with its
 // whole definition, and a file per role with the names in order.
 func TestToolsGolden(t *testing.T) {
-	for role, caller := range map[string]*control.CallerResponse{"root": team(), "worker": worker()} {
+	for role, caller := range map[string]*control.CallerResponse{
+		"root": team(), "worker": worker(), "controlling-root": controlling(team()), "controlling-worker": controlling(worker()),
+	} {
 		names := []string{}
 		for _, raw := range listFor(t, caller) {
 			var tool struct {
@@ -83,7 +92,7 @@ func TestToolsGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			names = append(names, tool.Name)
-			if role == "root" {
+			if role == "root" || role == "controlling-root" {
 				golden(t, filepath.Join("tools", tool.Name+".json"), raw)
 			}
 		}
@@ -115,22 +124,40 @@ func crowd() *control.CallerResponse {
 func TestToolsFitEveryClient(t *testing.T) {
 	for name, tc := range map[string]struct {
 		caller *control.CallerResponse
-		budget int // tokens
+		budget int // tokens of what a model is shown: all but the hints
 	}{
 		"root":               {team(), 3500},
 		"root of many":       {crowd(), 3500},
 		"worker":             {worker(), 1500},
+		"controlling root":   {controlling(team()), 3500},
+		"controlling worker": {controlling(worker()), 1500},
 		"worker that spawns": {&control.CallerResponse{Role: "worker", Agent: "reader", JobID: "j", SessionID: testSession, Tools: team().Tools, Spawn: team().Spawn}, 3500},
 	} {
 		size := 0
 		for _, raw := range listFor(t, tc.caller) {
-			size += len(raw)
+			size += shown(t, raw)
 			checkTool(t, raw)
 		}
 		if tokens := size / 4; tokens > tc.budget { // about four characters a token
 			t.Errorf("the tools of a %s take about %d tokens, at most %d are allowed", name, tokens, tc.budget)
 		}
 	}
+}
+
+// shown is the size of a tool as a model sees it, in bytes: clients keep the
+// hints to themselves.
+func shown(t *testing.T, raw json.RawMessage) int {
+	t.Helper()
+	var tool map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &tool); err != nil {
+		t.Fatal(err)
+	}
+	delete(tool, "annotations")
+	data, err := json.Marshal(tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(data)
 }
 
 func checkTool(t *testing.T, raw json.RawMessage) {

@@ -27,7 +27,7 @@ var healthy = map[string]doctor.Verdict{
 	"git/git": doctor.OK, "git/workspace": doctor.OK,
 	"codex/binary": doctor.OK, "codex/gate": doctor.OK,
 	"sandbox/mmo-ro": doctor.OK, "sandbox/mmo-rw": doctor.OK,
-	"profiles/bundled": doctor.OK, "profiles/routes": doctor.Warning, // no keys here
+	"profiles/ChatGPT login": doctor.OK, "profiles/bundled": doctor.OK, "profiles/routes": doctor.OK,
 	"mcp/handshake": doctor.OK,
 	"records/store": doctor.OK,
 }
@@ -37,8 +37,7 @@ var healthy = map[string]doctor.Verdict{
 //
 // Spec: A060
 func TestDoctor(t *testing.T) {
-	p := testkit.NewPlace(t)
-	gitCommit(t, p.Workspace)
+	p := equipped(t)
 	before := tree(t, p.Dir)
 	r := runDoctor(t, p, nil)
 	if diff := cmp.Diff(healthy, verdicts(r)); diff != "" {
@@ -83,7 +82,7 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("doctor: %v: %s", err, out)
 	}
 	text := string(out)
-	sum := fmt.Sprintf("%d ok, 1 warnings, 0 failed, in ", len(r.Findings)-1) // the keys of the bundled teams
+	sum := fmt.Sprintf("%d ok, 0 warnings, 0 failed, in ", len(r.Findings))
 	for _, want := range []string{"\nsandbox\n  ok  mmo-ro  a command reads the workspace", sum} {
 		if !strings.Contains(text, want) {
 			t.Errorf("doctor printed %s, want %q in it", text, want)
@@ -95,6 +94,59 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// equipped is a place with a workspace and a credential for every bundled team.
+func equipped(t *testing.T) *testkit.Place {
+	t.Helper()
+	p := testkit.NewPlace(t)
+	gitCommit(t, p.Workspace)
+	secrets := "OPENAI_API_KEY=x\nANTHROPIC_API_KEY=x\nOPENROUTER_API_KEY=x\nOPENCODE_API_KEY=x\nZAI_CODING_API_KEY=x\n"
+	login := filepath.Join(p.Home, ".codex")
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(p.Config, "credentials.env"), []byte(secrets), 0o600),
+		os.Mkdir(login, 0o700), os.WriteFile(filepath.Join(login, "auth.json"), []byte("{}"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// doctor --sandbox shows what agents' commands can do, place by place, and leaves
+// out what does not bear on it.
+func TestDoctorSandbox(t *testing.T) {
+	t.Parallel()
+	p := equipped(t)
+	r := runDoctor(t, p, nil, "--sandbox")
+	can := map[string]string{}
+	for _, reach := range r.Sandbox {
+		can[reach.What] += fmt.Sprintf(" %s %t/%t", reach.Profile, reach.Read, reach.Write)
+	}
+	closed := " mmo-ro false/false mmo-rw false/false"
+	want := map[string]string{
+		"workspace":                         " mmo-ro true/false mmo-rw true/true",
+		"our records, homes and evidence":   closed,
+		"our configuration and credentials": closed,
+		"our sockets":                       closed,
+		"your own Codex and its login":      closed,
+		"the rest of your home":             " mmo-ro true/false mmo-rw true/false",
+		"temporary files":                   " mmo-ro true/false mmo-rw true/false",
+		"network, of roles without it":      closed,
+	}
+	if diff := cmp.Diff(want, can); diff != "" || !r.OK || r.MCP != nil {
+		t.Errorf("ok = %t, mcp = %v, reach (-want +got):\n%s", r.OK, r.MCP, diff)
+	}
+	out, err := p.Command(t, "doctor", "--sandbox", "--timeout", "60s").Output()
+	if err != nil {
+		t.Fatalf("doctor: %v: %s", err, out)
+	}
+	for _, line := range []string{
+		"what agents can reach mmo-ro mmo-rw", "workspace read read, write", "our sockets closed closed " + p.Runtime, "network, of roles without it closed closed",
+	} {
+		if text := strings.Join(strings.Fields(string(out)), " "); !strings.Contains(text, line) {
+			t.Errorf("doctor printed %s, want %q in it", out, line)
+		}
+	}
+}
+
 // Each thing that is broken is told by its own line, with a remedy; what does
 // not stand on it is checked all the same.
 func TestDoctorOnBrokenGround(t *testing.T) {
@@ -103,7 +155,7 @@ func TestDoctorOnBrokenGround(t *testing.T) {
 		"folders/configuration": "", "folders/state": "", "folders/runtime": "",
 		"folders/roots": failed, "folders/socket paths": warning, "machine/free space": warning,
 		"sandbox/mmo-ro": warning, "sandbox/mmo-rw": warning, "mcp/handshake": warning, "records/store": warning,
-		"profiles/own profiles": warning,
+		"profiles/own profiles": warning, "profiles/routes": warning,
 	}
 	noCodex := map[string]doctor.Verdict{"codex/binary": failed, "codex/gate": warning, "sandbox/mmo-ro": warning, "sandbox/mmo-rw": warning}
 	tests := []struct {
@@ -177,8 +229,7 @@ func TestDoctorOnBrokenGround(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p := testkit.NewPlace(t)
-			gitCommit(t, p.Workspace)
+			p := equipped(t)
 			r := runDoctor(t, p, tt.change(t, p), tt.args...)
 			got, want := verdicts(r), map[string]doctor.Verdict{}
 			for name, verdict := range healthy {
@@ -223,6 +274,7 @@ func TestDoctorRefuses(t *testing.T) {
 		want string
 	}{
 		{args: []string{"doctor", "a", "b"}, code: 2, want: "one profile or none"},
+		{args: []string{"doctor", "--sandbox", "a"}, code: 2, want: "takes no profile"},
 		{args: []string{"doctor", "--timeout", "10ms"}, code: 2, want: "--timeout"},
 		{env: "MMO_AGENT=ar_1/1", args: []string{"doctor"}, code: 1, want: "your own terminal"},
 	} {

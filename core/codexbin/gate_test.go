@@ -1,9 +1,13 @@
 package codexbin_test
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +16,12 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
-const reviewed149 = "fcfeaf23728b96ab73916a21302eb7a16629e67ee99f7ee47b60fad6b6e5ee1a"
+// reviewed149 and reviewed171 are the digests of the experimental schemas that
+// were reviewed.
+const (
+	reviewed149 = "fcfeaf23728b96ab73916a21302eb7a16629e67ee99f7ee47b60fad6b6e5ee1a"
+	reviewed171 = "fbc80bd50bb2f7b5214f4181988f49e4f4ae5b65fc287e4c3d6fc313d03a2a7a"
+)
 
 func realCodex(t *testing.T) string {
 	t.Helper()
@@ -48,6 +57,74 @@ func TestGateRealCodex(t *testing.T) {
 	}
 }
 
+// Each Codex that was reviewed has the schema of its review: so many files, of
+// which the digest is computed here anew, beside the gate.
+//
+// Spec: A043
+func TestReviewedSchemas(t *testing.T) {
+	for version, want := range map[string]struct {
+		files  int
+		digest string
+	}{
+		"0.149.0": {401, reviewed149},
+		"0.171.0": {483, reviewed171},
+	} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			if !slices.Contains(testkit.CodexVersions, version) {
+				t.Fatalf("the kit has %v", testkit.CodexVersions)
+			}
+			codex := testkit.CodexOf(t, version)
+			dir := filepath.Join(testkit.PrivateDir(t), "schema")
+			generate(t, codex, dir)
+			files, digest := schemaOf(t, dir)
+			if files != want.files || digest != want.digest {
+				t.Errorf("the schema has %d files and digest %s, want %d and %s", files, digest, want.files, want.digest)
+			}
+			pin, err := codexbin.Gate(t.Context(), codex, &codexbin.GateOptions{Policy: codexbin.PolicyReviewed})
+			if err != nil || pin.Version != version || pin.Verdict != codexbin.VerdictReviewed || pin.SchemaSHA256 != want.digest {
+				t.Errorf("Gate = %+v, %v, want the reviewed %s", pin, err, version)
+			}
+		})
+	}
+}
+
+// schemaOf counts the files of a folder and digests their paths and bytes, each
+// path ended by a NUL, in the order of the paths.
+func schemaOf(t *testing.T, dir string) (files int, digest string) {
+	t.Helper()
+	sum := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		files++
+		sum.Write(append([]byte(filepath.ToSlash(name)), 0))
+		sum.Write(mustRead(t, path))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files, hex.EncodeToString(sum.Sum(nil))
+}
+
+// generate has a Codex write its experimental schema into a folder, with an empty
+// home beside it.
+func generate(t *testing.T, codex, dir string) {
+	t.Helper()
+	home := filepath.Join(filepath.Dir(dir), "home")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), codex, "app-server", "generate-json-schema", "--experimental", "--out", dir)
+	cmd.Env = []string{"HOME=" + home, "CODEX_HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("generating the schema: %v\n%s", err, out)
+	}
+}
+
 // fakeCodex is a Codex of another digest with the schema of the real one.
 type fakeCodex struct {
 	t    *testing.T
@@ -68,15 +145,7 @@ func newFake(t *testing.T, version string) *fakeCodex {
 	f := &fakeCodex{t: t, dir: testkit.PrivateDir(t)}
 	f.path = plant(t, string(program), f.dir, "codex")
 	plant(t, version, f.dir, "version")
-	home := filepath.Join(f.dir, "home")
-	if err := os.Mkdir(home, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), realCodex(t), "app-server", "generate-json-schema", "--experimental", "--out", filepath.Join(f.dir, "schema"))
-	cmd.Env = []string{"HOME=" + home, "CODEX_HOME=" + home, "PATH=" + os.Getenv("PATH")}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("generating the schema: %v\n%s", err, out)
-	}
+	generate(t, realCodex(t), filepath.Join(f.dir, "schema"))
 	return f
 }
 

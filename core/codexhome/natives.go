@@ -33,6 +33,9 @@ func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
 	if !s.hasNatives() {
 		return nil, nil
 	}
+	if c := s.Snapshot.Coordination; c.NativeNestedDelegation {
+		cfg.Agents["max_depth"] = c.MaxDepth // Codex's own is 1: no natives of natives
+	}
 	for _, id := range s.Snapshot.NativeAgents(s.Agent) {
 		if slices.Contains(agentKeys, id) {
 			return nil, core.Errorf(core.KindValue, "native agent %q has the name of a setting of Codex's [agents]", id).WithRemedy("rename it in the profile")

@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/codexhome"
+	"github.com/codex-mmo/codex-mmo/core/modeltest"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
@@ -280,54 +282,73 @@ func TestDirectRouteOnCodex(t *testing.T) {
 }
 
 // A native agent runs in its parent's engine with the model, the effort and the
-// guidance of its role, and can't delegate further by itself.
+// guidance of its role, and delegates inside it only where the team says so.
 func TestNativeAgentOnCodex(t *testing.T) {
-	onEachCodex(t, func(t *testing.T, version string) {
-		place := testkit.NewPlace(t)
-		snap := hybrid()
-		snap.ToolServers = nil
-		for id, agent := range snap.Agents {
-			agent.ToolServers = nil
-			snap.Agents[id] = agent
-		}
-		spec := specOf(place, snap, "lead")
-		spec.CodexVersion = version
-		model := serve(t, spec, `
-			model scripted
-			step
-				call multi_agent_v1 spawn_agent {"message": "find it", "agent_type": "scout"}
-			step
-				call multi_agent_v1 wait_agent {"targets": ["${agent_id 1}"], "timeout_ms": 30000}
-			step
-				say "done"
-			model small
-			step
-				say "found"
-		`)
-		th := open(t, place, spec, model)
-		th.run()
-		th.assertQuiet()
-		requests := model.Engine.Requests()
-		if last := string(requests[len(requests)-1].Body); !strings.Contains(last, "found") {
-			t.Errorf("the lead was told %.2000s, want the native's answer", last)
-		}
-		var of struct {
-			Reasoning struct {
-				Effort string `json:"effort"`
-			} `json:"reasoning"`
-		}
-		for _, r := range requests {
-			if r.Conversation.Model != "small" {
-				continue
-			}
-			if err := json.Unmarshal(r.Body, &of); err != nil || of.Reasoning.Effort != "high" || !strings.Contains(string(r.Body), "# The scout") {
-				t.Errorf("the native was asked with effort %q, %v: %.400s, want its role's effort and guidance", of.Reasoning.Effort, err, r.Body)
-			}
-			if slices.ContainsFunc(r.Conversation.Tools, func(name string) bool { return strings.Contains(name, "spawn_agent") }) {
-				t.Errorf("the native is offered %q, want no subagents of its own", r.Conversation.Tools)
-			}
-			return
-		}
-		t.Error("the native's model was not asked")
-	})
+	for name, nested := range map[string]bool{"flat": false, "nested": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onEachCodex(t, func(t *testing.T, version string) { runNative(t, version, nested) })
+		})
+	}
+}
+
+func runNative(t *testing.T, version string, nested bool) {
+	t.Helper()
+	place := testkit.NewPlace(t)
+	snap := hybrid()
+	snap.Coordination = profile.Coordination{MaxDepth: 2, NativeNestedDelegation: nested}
+	snap.ToolServers = nil
+	for id, agent := range snap.Agents {
+		agent.ToolServers = nil
+		snap.Agents[id] = agent
+	}
+	spec := specOf(place, snap, "lead")
+	spec.CodexVersion = version
+	model := serve(t, spec, `
+		model scripted
+		step
+			call multi_agent_v1 spawn_agent {"message": "find it", "agent_type": "scout"}
+		step
+			call multi_agent_v1 wait_agent {"targets": ["${agent_id 1}"], "timeout_ms": 30000}
+		step
+			say "done"
+		model small
+		step
+			say "found"
+	`)
+	th := open(t, place, spec, model)
+	th.run()
+	th.assertQuiet()
+	requests := model.Engine.Requests()
+	if last := string(requests[len(requests)-1].Body); !strings.Contains(last, "found") {
+		t.Errorf("the lead was told %.2000s, want the native's answer", last)
+	}
+	i := slices.IndexFunc(requests, func(r modeltest.Request) bool { return r.Conversation.Model == "small" })
+	if i < 0 {
+		t.Fatal("the native's model was not asked")
+	}
+	r := requests[i]
+	var of struct {
+		Reasoning struct {
+			Effort string `json:"effort"`
+		} `json:"reasoning"`
+	}
+	if err := json.Unmarshal(r.Body, &of); err != nil || of.Reasoning.Effort != "high" || !strings.Contains(string(r.Body), "# The scout") {
+		t.Errorf("the native was asked with effort %q, %v: %.400s, want its role's effort and guidance", of.Reasoning.Effort, err, r.Body)
+	}
+	if got := slices.ContainsFunc(r.Conversation.Tools, func(name string) bool { return strings.Contains(name, "spawn_agent") }); got != nested {
+		t.Errorf("the native is offered %q, want subagents of its own %t", r.Conversation.Tools, nested)
+	}
+}
+
+// A native agent can't have the name of a setting that stands beside the roles.
+func TestNativeNamedLikeASetting(t *testing.T) {
+	snap := hybrid()
+	lead, scout := snap.Agents["lead"], snap.Agents["scout"]
+	lead.CanSpawn, scout.ID = []string{"max_depth"}, "max_depth"
+	snap.Agents["lead"], snap.Agents["max_depth"], snap.Order = lead, scout, append(snap.Order, "max_depth")
+	_, err := codexhome.Write(specOf(testkit.NewPlace(t), snap, "lead"))
+	if core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), `native agent "max_depth" has the name of a setting`) {
+		t.Errorf("Write = %v, want the name refused", err)
+	}
 }

@@ -16,7 +16,7 @@ const remedyCodex = "run `make codex`, or set " + codexbin.BinaryVar
 func (p *patient) findCodex(ctx context.Context) outcome {
 	defer close(p.codex)
 	cache := codexbin.CacheDirs(p.Getenv)
-	path, err := codexbin.Find(p.Getenv, "", cache)
+	path, err := codexbin.Find(p.Getenv, p.ground().settings.CodexBin, cache)
 	if err != nil {
 		return outcome{findings: append(
 			[]Finding{found(groupCodex, "binary", Failed, err, remedyCodex), notChecked(groupCodex, "gate", "Codex")},
@@ -24,7 +24,7 @@ func (p *patient) findCodex(ctx context.Context) outcome {
 		)}
 	}
 	binary := finding(groupCodex, "binary", OK, fmt.Sprintf("native, %s, found by %s", path, p.source(path, cache)))
-	opts := &codexbin.GateOptions{}
+	opts := &codexbin.GateOptions{Policy: p.ground().settings.CodexVersions}
 	if p.ground().err == nil {
 		opts.CacheDir = filepath.Join(p.ground().State, "codex") // where sessions look too
 	}
@@ -47,6 +47,9 @@ func (p *patient) findCodex(ctx context.Context) outcome {
 func (p *patient) source(path string, cache []string) string {
 	if p.Getenv(codexbin.BinaryVar) != "" {
 		return codexbin.BinaryVar
+	}
+	if p.ground().settings.CodexBin != "" {
+		return "the setting codex_bin"
 	}
 	for _, dir := range cache {
 		if real, err := filepath.EvalSymlinks(filepath.Join(dir, "codex")); err == nil && real == path {

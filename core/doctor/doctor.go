@@ -58,6 +58,7 @@ type Report struct {
 	Findings       []Finding `json:"findings"`        // those of a group stand together
 	Codex          *Codex    `json:"codex,omitempty"` // nil: none was admitted
 	MCP            *MCPProbe `json:"mcp,omitempty"`   // nil: it was not tried
+	Sandbox        []Reach   `json:"sandbox"`         // what agents' commands reached; empty: it was not tried
 }
 
 // Codex is the Codex that sessions would be pinned to.
@@ -93,6 +94,7 @@ type Input struct {
 	Binary  string // our own executable, absolute: `BINARY mcp` is tried
 	Build   string
 	Random  io.Reader
+	Sandbox bool // only what agents' commands can reach, and what that stands on
 	// Limit is how long it may take; 0: DefaultLimit. A check that has not
 	// ended by then has failed.
 	Limit time.Duration
@@ -136,6 +138,7 @@ type outcome struct {
 	findings []Finding
 	codex    *Codex
 	mcp      *MCPProbe
+	reach    []Reach
 }
 
 // Run examines the machine. It always returns a report, within the limit.
@@ -144,7 +147,7 @@ func Run(ctx context.Context, in *Input) *Report {
 	hard, cancel := context.WithTimeout(ctx, in.limit())
 	defer cancel()
 	p := newPatient(in)
-	report := &Report{}
+	report := &Report{Sandbox: []Reach{}}
 	for _, o := range runAll(hard, in.limit(), p.checks()) {
 		report.Findings = append(report.Findings, o.findings...)
 		if o.codex != nil {
@@ -153,6 +156,7 @@ func Run(ctx context.Context, in *Input) *Report {
 		if o.mcp != nil {
 			report.MCP = o.mcp
 		}
+		report.Sandbox = append(report.Sandbox, o.reach...)
 	}
 	for i := range report.Findings {
 		report.Findings[i].Reason = oneLine(report.Findings[i].Reason)
@@ -171,6 +175,9 @@ func newPatient(in *Input) *patient {
 }
 
 func (p *patient) checks() []check {
+	if p.Sandbox {
+		return []check{{groupFolders, p.folders}, {groupCodex, p.findCodex}, {groupSandbox, p.sandbox}}
+	}
 	return []check{
 		{groupMachine, p.machine},
 		{groupFolders, p.folders},

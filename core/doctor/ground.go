@@ -11,24 +11,44 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/folders"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 )
 
 // ground is where the product's things lie, prepared as every command prepares
-// it, or why it can't be.
+// it, or why it can't be, and what the user has configured there.
 type ground struct {
 	folders.Folders
 	err error
+
+	settings       *profile.Settings // the defaults when the user's can't be read
+	settingsErr    error
+	credentials    *profile.Credentials // those of the environment when the file can't be read
+	credentialsErr error
 }
 
 func findGround(in *Input) ground {
-	f, err := folders.Resolve(in.Getenv, in.UID)
-	if err == nil {
-		err = f.Prepare()
+	g := ground{settings: &profile.Settings{}, credentials: profile.EnvCredentials(in.Getenv)}
+	if g.Folders, g.err = folders.Resolve(in.Getenv, in.UID); g.err == nil {
+		g.err = g.Prepare()
 	}
-	return ground{f, err}
+	if g.err != nil {
+		return g
+	}
+	if settings, err := profile.LoadSettings(g.Config); err != nil {
+		g.settingsErr = err
+	} else {
+		g.settings = settings
+	}
+	if credentials, err := profile.LoadCredentials(g.Config, in.Getenv); err != nil {
+		g.credentialsErr = err
+	} else {
+		g.credentials = credentials
+	}
+	return g
 }
 
-// folders tells about the roots and the sockets that will lie in one.
+// folders tells about the roots, the sockets that will lie in one, and the files
+// of the configuration.
 func (p *patient) folders(context.Context) outcome {
 	if err := p.ground().err; err != nil {
 		return outcome{findings: []Finding{
@@ -37,11 +57,20 @@ func (p *patient) folders(context.Context) outcome {
 		}}
 	}
 	return outcome{findings: []Finding{
-		finding(groupFolders, "configuration", OK, p.ground().Config),
+		p.judgeConfiguration(),
 		finding(groupFolders, "state", OK, p.ground().State),
 		finding(groupFolders, "runtime", OK, p.ground().Runtime),
 		judgeSockets(p.ground().Folders),
 	}}
+}
+
+// judgeConfiguration tells about the configuration folder and the two files in it
+// that are no profile's.
+func (p *patient) judgeConfiguration() Finding {
+	if err := errors.Join(p.ground().settingsErr, p.ground().credentialsErr); err != nil {
+		return found(groupFolders, "configuration", Failed, err, "mend the file")
+	}
+	return finding(groupFolders, "configuration", OK, p.ground().Config)
 }
 
 // judgeSockets measures the longest paths of sockets: a session's own, its

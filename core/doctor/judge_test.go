@@ -118,21 +118,47 @@ func TestJudgeGit(t *testing.T) {
 }
 
 func TestJudgeSandbox(t *testing.T) {
-	ro, rw := codexhome.ProfileRead, codexhome.ProfileWrite
+	const ro, rw = codexhome.ProfileRead, codexhome.ProfileWrite
+	saw := func(profile string, changed ...Reach) observed {
+		list := []Reach{
+			{What: theWorkspace, Read: true, Write: profile == rw},
+			{What: theState},
+			{What: theConfiguration},
+			{What: theRuntime},
+			{What: theCodexHome},
+			{What: theKeys},
+			{What: theHome, Read: true},
+			{What: theTemporary, Read: true},
+			{What: Network},
+		}
+		for i := range list {
+			list[i].Profile = profile
+			for _, c := range changed {
+				if c.What == list[i].What {
+					list[i].Read, list[i].Write = c.Read, c.Write
+				}
+			}
+		}
+		return observed{reach: list}
+	}
 	for _, tt := range []struct {
 		profile string
 		saw     observed
 		want    Verdict
 		reason  string
 	}{
-		{ro, observed{ran: true}, OK, "writes nothing"},
-		{rw, observed{ran: true, inside: true}, OK, "writes nothing else"},
-		{ro, observed{ran: true, inside: true}, Failed, "writes the workspace"},
-		{rw, observed{ran: true}, Failed, "can't write the workspace"},
-		{ro, observed{ran: true, outside: true}, Failed, "writes outside of the workspace"},
-		{rw, observed{ran: true, inside: true, state: true}, Failed, "writes the state folder"},
-		{ro, observed{ran: true, secret: true}, Failed, "reads the state folder"},
-		{ro, observed{ran: true, outside: true, secret: true}, Failed, "writes outside of the workspace, reads the state folder"},
+		{ro, saw(ro), OK, "reads the workspace and writes nothing; our state and your keys are closed"},
+		{rw, saw(rw), OK, "reads and writes the workspace and writes nothing else"},
+		{ro, saw(ro, Reach{What: theWorkspace, Read: true, Write: true}), Failed, "a command in it writes workspace"},
+		{rw, saw(rw, Reach{What: theWorkspace, Read: true}), Failed, "can't write workspace"},
+		{ro, saw(ro, Reach{What: theHome, Read: true, Write: true}), Failed, "writes the rest of your home"},
+		{rw, saw(rw, Reach{What: theTemporary, Read: true, Write: true}), Failed, "writes temporary files"},
+		{rw, saw(rw, Reach{What: theState, Write: true}), Failed, "writes our records, homes and evidence"},
+		{ro, saw(ro, Reach{What: theConfiguration, Read: true}), Failed, "reads our configuration and credentials"},
+		{ro, saw(ro, Reach{What: theRuntime, Read: true}), Failed, "reads our sockets"},
+		{ro, saw(ro, Reach{What: theCodexHome, Read: true}, Reach{What: theKeys, Read: true}), Failed, "reads your own Codex and its login, reads your keys"},
+		{ro, saw(ro, Reach{What: Network, Read: true}), Failed, "reaches the network"},
+		{ro, saw(ro, Reach{What: theHome}), OK, ""}, // closed by somebody else: no harm
 		{ro, observed{exit: 1, complain: "bwrap: no"}, Failed, "(exit 1): bwrap: no"},
 		{ro, observed{exit: 2, complain: "Usage: codex sandbox"}, Warning, "not checked"},
 		{ro, observed{exit: 2, complain: "sh: broken"}, Failed, "(exit 2)"},
@@ -143,12 +169,15 @@ func TestJudgeSandbox(t *testing.T) {
 	}
 }
 
-// A team works without some of its roles, and not without its root.
+// A team works without some of its roles, and not without its root, which fails
+// the examination only when it is the team that was named.
 func TestJudgeRoutes(t *testing.T) {
 	s := &profile.Snapshot{RootAgent: "lead", Order: []string{"lead", "worker"}}
-	assert(t, judgeRoutes("demo", s, nil), OK, "every role", "")
-	assert(t, judgeRoutes("demo", s, map[string]string{"worker": "missing credential A_KEY"}), Warning, "worker: missing credential A_KEY", "credentials.env")
-	assert(t, judgeRoutes("demo", s, map[string]string{"lead": "missing login"}), Failed, "lead: missing login", "codex login")
+	lead, worker := map[string]string{"lead": "missing login"}, map[string]string{"worker": "missing credential A_KEY"}
+	assert(t, judgeRoutes("demo", s, nil, true), OK, "every role", "")
+	assert(t, judgeRoutes("demo", s, worker, true), Warning, "worker: missing credential A_KEY", "credentials.env")
+	assert(t, judgeRoutes("demo", s, lead, false), Warning, "lead: missing login", "codex login")
+	assert(t, judgeRoutes("demo", s, lead, true), Failed, "lead: missing login", "codex login")
 }
 
 // An error's remedy comes apart from its reason, unless it is wrapped in more
@@ -228,7 +257,7 @@ func TestSourceAndHints(t *testing.T) {
 		t.Fatal(err)
 	}
 	env := map[string]string{"XDG_CACHE_HOME": dir, "PATH": dir}
-	p := &patient{Input: &Input{Getenv: func(name string) string { return env[name] }}}
+	p := &patient{Input: &Input{Getenv: func(name string) string { return env[name] }}, ground: noGround}
 	real, err := filepath.EvalSymlinks(cached)
 	if err != nil {
 		t.Fatal(err)
@@ -237,6 +266,10 @@ func TestSourceAndHints(t *testing.T) {
 		if got := p.source(path, codexbin.CacheDirs(p.Getenv)); got != want {
 			t.Errorf("source(%s) = %s, want %s", path, got, want)
 		}
+	}
+	p.ground = func() ground { return ground{settings: &profile.Settings{CodexBin: "codex"}} }
+	if got := p.source(real, nil); got != "the setting codex_bin" {
+		t.Errorf("source = %s, want the setting", got)
 	}
 	env["MMO_CODEX_BIN"] = real
 	if got := p.source(real, codexbin.CacheDirs(p.Getenv)); got != "MMO_CODEX_BIN" {

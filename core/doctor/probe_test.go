@@ -16,6 +16,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/codexbin"
 	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
@@ -33,6 +34,11 @@ func patientIn(t *testing.T) (*patient, *testkit.Place) {
 		t.Fatal(p.ground().err)
 	}
 	return p, place
+}
+
+// noGround is where the folders can't be had.
+func noGround() ground {
+	return ground{err: errors.New("no folders"), settings: &profile.Settings{}, credentials: profile.EnvCredentials(nil)}
 }
 
 // assertNothingLeft checks that a probe took its folders away.
@@ -116,8 +122,11 @@ func TestSandboxProbe(t *testing.T) {
 		reason []string // of mmo-ro and mmo-rw
 	}{
 		{"codex-open", time.Minute, Failed, []string{
-			"writes the workspace, writes outside of the workspace, writes the state folder, reads the state folder",
-			"writes outside of the workspace, writes the state folder, reads the state folder",
+			"writes workspace, writes our records, homes and evidence, reads our records, homes and evidence, " +
+				"writes our configuration and credentials, reads our configuration and credentials, writes our sockets, reads our sockets, " +
+				"writes your own Codex and its login, reads your own Codex and its login, writes your keys, reads your keys, " +
+				"writes the rest of your home, writes temporary files, reaches the network",
+			"a command in it writes our records",
 		}},
 		{"codex-none", time.Minute, Failed, []string{"no command runs in it (exit 1): bwrap: no namespaces", "no command runs in it"}},
 		{"codex-other", time.Minute, Warning, []string{"not checked", "not checked"}},
@@ -125,6 +134,12 @@ func TestSandboxProbe(t *testing.T) {
 	} {
 		t.Run(tt.role, func(t *testing.T) {
 			p, place := patientIn(t)
+			theirs := []string{filepath.Join(place.Home, ".codex"), filepath.Join(place.Home, ".ssh"), place.Home}
+			for _, dir := range theirs[:2] {
+				if err := os.Mkdir(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
 			p.codex <- codexbin.Pin{Path: role(t, place.Dir, tt.role), Version: "0.149.0"}
 			ctx, cancel := context.WithTimeoutCause(t.Context(), tt.limit, errTooLong)
 			defer cancel()
@@ -138,12 +153,27 @@ func TestSandboxProbe(t *testing.T) {
 				}
 				assert(t, o.findings[i], tt.want, tt.reason[i], "")
 			}
-			assertNothingLeft(t, place)
-			if left, _ := filepath.Glob(fmt.Sprintf("/tmp/codex-mmo-dr--%08x", os.Getpid())); len(left) > 0 {
-				t.Errorf("the probe left %v", left)
+			if want := map[bool]int{true: 2 * 9}[tt.role == "codex-open"]; len(o.reach) != want {
+				t.Errorf("reach = %+v, want %d places", o.reach, want)
+			}
+			assertNothingLeft(t, place, place.Config)
+			for _, dir := range append(theirs, "/tmp") {
+				if left, _ := filepath.Glob(filepath.Join(dir, fmt.Sprintf("codex-mmo-dr--%08x", os.Getpid()))); len(left) > 0 {
+					t.Errorf("the probe left %v", left)
+				}
 			}
 		})
 	}
+}
+
+// The Codex that the settings name is the one that is looked at.
+func TestCodexOfTheSettings(t *testing.T) {
+	p, place := patientIn(t)
+	if err := os.WriteFile(filepath.Join(place.Config, "settings.toml"), []byte("codex_bin = \"/nowhere/codex\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = newPatient(p.Input)
+	assert(t, p.findCodex(t.Context()).findings[0], Failed, "the setting codex_bin", "make codex")
 }
 
 // What stands on something that failed says so, and is not run.
@@ -156,7 +186,7 @@ func TestNotChecked(t *testing.T) {
 	p, _ = patientIn(t)
 	p.codex <- codexbin.Pin{}
 	p.Binary = role(t, place.Dir, "mcp-good")
-	p.ground = func() ground { return ground{err: errors.New("no folders")} }
+	p.ground = noGround
 	for _, run := range []func(context.Context) outcome{p.sandbox, p.mcp, p.records} {
 		for _, f := range run(t.Context()).findings {
 			assert(t, f, Warning, "needs the folders", "again")
@@ -177,6 +207,17 @@ func TestFolders(t *testing.T) {
 			t.Errorf("finding = %+v, want ok", f)
 		}
 		got = append(got, [2]string{f.Check, f.Reason})
+	}
+	for name, text := range map[string]string{"settings.toml": "colour = 1\n", "credentials.env": "no secret\n"} {
+		path := filepath.Join(place.Config, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		bad := newPatient(p.Input)
+		assert(t, bad.folders(t.Context()).findings[0], Failed, path, "")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
 	}
 	want := [][2]string{{"configuration", place.Config}, {"state", place.State}, {"runtime", place.Runtime}}
 	if diff := cmp.Diff(want, got); diff != "" {

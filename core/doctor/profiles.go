@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 )
 
@@ -21,15 +22,11 @@ func (p *patient) profiles(ctx context.Context) outcome {
 	if p.ground().err == nil {
 		config = p.ground().Config
 	}
-	keys, err := profile.LoadCredentials(config, p.Getenv)
-	var list []Finding
-	if err != nil {
-		list = append(list, found(groupProfiles, "credentials", Failed, err, "mend credentials.env as docs/PROFILES.md says"))
-		keys = profile.EnvCredentials(p.Getenv)
-	}
-	n := &needs{keys: keys, login: p.loggedIn()}
+	list := []Finding{p.judgeLogin()}
+	n := &needs{keys: p.ground().credentials, login: codexhome.LoggedIn(p.Getenv)}
 	if p.Profile != "" {
-		return outcome{findings: append(list, n.judge(ctx, p.Profile, profile.CompileInput{Name: p.Profile, Bundled: p.Bundled, ConfigDir: config})...)}
+		in := profile.CompileInput{Name: p.Profile, Bundled: p.Bundled, ConfigDir: config}
+		return outcome{findings: append(list, n.judge(ctx, p.Profile, in, true)...)}
 	}
 	list = append(list, n.judgeBundled(ctx, p.Bundled)...)
 	if config == "" {
@@ -45,19 +42,23 @@ func (p *patient) profiles(ctx context.Context) outcome {
 			return outcome{findings: append(list, found(groupProfiles, "own profiles", Failed, context.Cause(ctx), remedyTime))}
 		}
 		in := profile.CompileInput{Name: filepath.Join(own, entry.Name()), Bundled: p.Bundled, ConfigDir: config}
-		list = append(list, n.judge(ctx, "own "+entry.Name(), in)...)
+		list = append(list, n.judge(ctx, "own "+entry.Name(), in, false)...)
 	}
 	return outcome{findings: list}
 }
 
-// loggedIn reports whether the operator's Codex has a ChatGPT login.
-func (p *patient) loggedIn() bool {
-	dir := p.Getenv("CODEX_HOME")
-	if home := p.Getenv("HOME"); dir == "" && home != "" {
-		dir = filepath.Join(home, ".codex")
+// judgeLogin tells how homes get the operator's ChatGPT login.
+func (p *patient) judgeLogin() Finding {
+	dir := codexhome.OperatorHome(p.Getenv)
+	switch {
+	case !codexhome.LoggedIn(p.Getenv):
+		return finding(groupProfiles, "ChatGPT login", OK, "there is none; only the routes of a ChatGPT plan need one")
+	case p.ground().settings.AuthLinkMode == profile.AuthCopy:
+		f := finding(groupProfiles, "ChatGPT login", Warning, fmt.Sprintf("that of %s is copied into homes, as auth_link_mode says; a refresh token is good for one use, so that a copy that is refreshed logs the others out", dir))
+		f.Remedy = `set auth_link_mode = "shared" in settings.toml`
+		return f
 	}
-	info, err := os.Stat(filepath.Join(dir, "auth.json"))
-	return dir != "" && err == nil && info.Mode().IsRegular()
+	return finding(groupProfiles, "ChatGPT login", OK, fmt.Sprintf("homes share that of %s by a link; nothing is copied", dir))
 }
 
 // needs decides about routes by what there is of keys and logins.
@@ -68,15 +69,16 @@ type needs struct {
 
 const remedyKeys = "run `codex login`, or add the keys to credentials.env; `codex-mmo profile list` says which role needs which, and offline-demo needs nothing"
 
-// judge compiles one profile and tells which of its roles can't work.
-func (n *needs) judge(ctx context.Context, name string, in profile.CompileInput) []Finding {
+// judge compiles one profile and tells which of its roles can't work. asked: it is
+// the profile that was named.
+func (n *needs) judge(ctx context.Context, name string, in profile.CompileInput, asked bool) []Finding {
 	snap, err := profile.Compile(ctx, &in)
 	if err != nil {
 		return []Finding{found(groupProfiles, name, Failed, err, "mend the profile as docs/PROFILES.md says, or name another")}
 	}
 	list := []Finding{finding(groupProfiles, name, OK, fmt.Sprintf("version %s, %d agents led by %s, %d models",
 		snap.ProfileVersion, len(snap.Agents), snap.RootAgent, len(snap.Models)))}
-	return append(list, judgeRoutes(name+", routes", snap, n.lacking(snap)))
+	return append(list, judgeRoutes(name+", routes", snap, n.lacking(snap), asked))
 }
 
 // lacking maps the agents whose route can't be used to why.
@@ -94,9 +96,10 @@ func (n *needs) lacking(s *profile.Snapshot) map[string]string {
 	return lacking
 }
 
-// judgeRoutes tells whether a team can work: without its root it can't, without
-// others it works without them.
-func judgeRoutes(check string, s *profile.Snapshot, lacking map[string]string) Finding {
+// judgeRoutes tells whether a team can work: without its root it can't, which is a
+// failure when it is the team that was asked for; without others it works without
+// them.
+func judgeRoutes(check string, s *profile.Snapshot, lacking map[string]string, asked bool) Finding {
 	if len(lacking) == 0 {
 		return finding(groupProfiles, check, OK, "every role has what its route needs")
 	}
@@ -107,7 +110,7 @@ func judgeRoutes(check string, s *profile.Snapshot, lacking map[string]string) F
 		}
 	}
 	f := finding(groupProfiles, check, Warning, strings.Join(parts, "; "))
-	if lacking[s.RootAgent] != "" {
+	if asked && lacking[s.RootAgent] != "" {
 		f.Verdict = Failed
 	}
 	f.Remedy = remedyKeys

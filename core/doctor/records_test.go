@@ -182,11 +182,12 @@ func TestProfiles(t *testing.T) {
 	p, place := patientIn(t)
 	p.Bundled = profiles.FS
 	list := p.profiles(t.Context()).findings
-	if len(list) != 2 {
-		t.Fatalf("profiles = %+v, want the bundled ones and their routes", list)
+	if len(list) != 3 {
+		t.Fatalf("profiles = %+v, want the login, the bundled ones and their routes", list)
 	}
-	assert(t, list[0], OK, "10 teams", "")
-	assert(t, list[1], Warning, "1 of 10 bundled teams have all they need: missing ChatGPT login", "codex login")
+	assert(t, list[0], OK, "there is none", "")
+	assert(t, list[1], OK, "10 teams", "")
+	assert(t, list[2], Warning, "1 of 10 bundled teams have all they need: missing ChatGPT login", "codex login")
 	own := filepath.Join(place.Config, "profiles")
 	for _, id := range []string{"codex-harness-team", "offline-demo"} {
 		from, err := fs.Sub(profiles.FS, id)
@@ -206,17 +207,27 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("finding = %+v, want the unknown key named", got)
 	}
 	assert(t, more[1], OK, "agents led by integrator", "")
-	assert(t, more[2], Failed, "integrator: missing ChatGPT login", "codex login")
+	assert(t, more[2], Warning, "integrator: missing ChatGPT login", "codex login")
 	assert(t, more[4], OK, "every role", "")
-	p.Profile = broken
-	if got := only(t, p.profiles(t.Context())); got.Verdict != Failed || got.Check != broken {
-		t.Errorf("finding = %+v, want the named profile alone", got)
+	login := filepath.Join(place.Home, ".codex")
+	if err := errors.Join(os.Mkdir(login, 0o700), os.WriteFile(filepath.Join(login, "auth.json"), []byte("{}"), 0o600)); err != nil {
+		t.Fatal(err)
 	}
-	p.Profile = "no-such-team"
-	if got := only(t, p.profiles(t.Context())); got.Verdict != Failed || !strings.Contains(got.Reason, "no-such-team") {
-		t.Errorf("finding = %+v, want the profile named", got)
+	for name, reason := range map[string]string{broken: "colour", "no-such-team": "no-such-team"} {
+		p.Profile = name
+		named := p.profiles(t.Context()).findings
+		if len(named) != 2 || named[1].Check != name {
+			t.Fatalf("profiles = %+v, want the login and the named profile alone", named)
+		}
+		assert(t, named[0], OK, "share that of "+login+" by a link", "")
+		assert(t, named[1], Failed, reason, "")
 	}
-	p.Profile, p.ground = "", func() ground { return ground{err: errors.New("no folders")} }
+	if err := os.WriteFile(filepath.Join(place.Config, "settings.toml"), []byte("auth_link_mode = \"copy\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p = newPatient(p.Input)
+	assert(t, p.judgeLogin(), Warning, "is copied into homes", "shared")
+	p.Profile, p.ground = "", noGround
 	last := p.profiles(t.Context()).findings
 	assert(t, last[len(last)-1], Warning, "needs the folders", "again")
 }

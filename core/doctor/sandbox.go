@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,21 +17,29 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/profile"
 )
 
-// Texts of planted files. Whether a command printed them tells what it could
-// read.
-const (
-	openText   = "doctor-open-text"
-	secretText = "doctor-secret-text"
-)
+// readMark is printed by the probe's command for what it could read, by its
+// number.
+const readMark = "doctor-read-"
+
+// reachedMark is printed when it reached the network.
+const reachedMark = "doctor-reached"
 
 // probeScript tries what agents must and must not be able to do. Its arguments
-// are the paths: one outside, one in the state, the secret.
-const probeScript = `echo x > inside; echo x > "$1"; echo x > "$2"; cat "$3"; cat open`
+// are a port of this machine, then pairs of paths: one to read, a file or a
+// folder, and one to write.
+const probeScript = `port=$1; shift; n=0
+while [ $# -gt 0 ]; do
+  if [ -d "$1" ]; then ls "$1"; else cat "$1"; fi >/dev/null 2>&1 && echo "` + readMark + `$n."
+  echo x 2>/dev/null >"$2"
+  n=$((n+1)); shift 2
+done
+bash -c "exec 3<>/dev/tcp/127.0.0.1/$port" 2>/dev/null && echo ` + reachedMark + `
+exit 0`
 
 // sandbox runs a command in the sandbox of each permission profile of a
 // generated home, as Codex does for agents.
 func (p *patient) sandbox(ctx context.Context) outcome {
-	var list []Finding
+	var o outcome
 	var pin codexbin.Pin
 	admitted := false
 	select {
@@ -39,124 +48,84 @@ func (p *patient) sandbox(ctx context.Context) outcome {
 	}
 	for _, name := range []string{codexhome.ProfileRead, codexhome.ProfileWrite} {
 		if p.ground().err != nil {
-			list = append(list, notChecked(groupSandbox, name, "the folders"))
+			o.findings = append(o.findings, notChecked(groupSandbox, name, "the folders"))
 			continue
 		}
 		if !admitted {
-			list = append(list, notChecked(groupSandbox, name, "an admitted Codex"))
+			o.findings = append(o.findings, notChecked(groupSandbox, name, "an admitted Codex"))
 			continue
 		}
-		var saw observed
-		err := p.inScratch(filepath.Join(p.ground().State, closedPart), func(closed string) error {
-			return p.inScratch(p.ground().State, func(open string) (err error) {
-				saw, err = p.tryCommand(ctx, closed, open, pin, name)
-				return err
-			})
-		})
+		saw, err := p.probeSandbox(ctx, pin, name)
 		if err != nil {
-			list = append(list, found(groupSandbox, name, Failed, fmt.Errorf("the probe did not run: %w", err), remedySandbox))
+			o.findings = append(o.findings, found(groupSandbox, name, Failed, fmt.Errorf("the probe did not run: %w", err), remedySandbox))
 			continue
 		}
-		list = append(list, judgeSandbox(name, saw))
-	}
-	return outcome{findings: list}
-}
-
-// observed is what the probe's command could do, seen from outside of the
-// sandbox, and how Codex ended.
-type observed struct {
-	ran      bool // the command itself ran and read its workspace
-	inside   bool // wrote its workspace
-	outside  bool // wrote where everybody may write
-	state    bool // wrote our state
-	secret   bool // read our state
-	exit     int
-	complain string // stderr, when it did not run
-}
-
-const remedySandbox = "let programs make user namespaces (sysctl kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), " +
-	"or see what `codex sandbox` says"
-
-// usageExit is how Codex's command line says that it does not know an argument.
-const usageExit = 2
-
-func judgeSandbox(name string, saw observed) Finding {
-	f := finding(groupSandbox, name, OK, "")
-	writes := name == codexhome.ProfileWrite
-	if !saw.ran {
-		f.Verdict, f.Remedy = Failed, remedySandbox
-		f.Reason = fmt.Sprintf("no command runs in it (exit %d): %s", saw.exit, saw.complain)
-		if saw.exit == usageExit && strings.Contains(saw.complain, "Usage:") {
-			f.Verdict, f.Remedy = Warning, "use a reviewed Codex to have it checked"
-			f.Reason = "not checked: this Codex has no `codex sandbox` that takes a permission profile"
-		}
-		return f
-	}
-	var wrong []string
-	for _, c := range []struct {
-		wrong bool
-		what  string
-	}{
-		{saw.inside && !writes, "writes the workspace"},
-		{!saw.inside && writes, "can't write the workspace"},
-		{saw.outside, "writes outside of the workspace"},
-		{saw.state, "writes the state folder"},
-		{saw.secret, "reads the state folder"},
-	} {
-		if c.wrong {
-			wrong = append(wrong, c.what)
+		o.findings = append(o.findings, judgeSandbox(name, saw))
+		if saw.ran() {
+			o.reach = append(o.reach, saw.reach...)
 		}
 	}
-	if len(wrong) > 0 {
-		f.Verdict = Failed
-		f.Reason = "a command in it " + strings.Join(wrong, ", ")
-		f.Remedy = "run no agents on this machine until it is understood; use a reviewed Codex on Linux"
-		return f
+	return o
+}
+
+// probeSandbox tries one permission profile, with something planted in each
+// folder of ours.
+func (p *patient) probeSandbox(ctx context.Context, pin codexbin.Pin, name string) (saw observed, err error) {
+	g := p.ground()
+	var dirs []string
+	for _, root := range []string{g.State, filepath.Join(g.State, closedPart), g.Config, g.Runtime} {
+		dir, remove, failed := p.scratch(root)
+		if failed != nil {
+			return saw, failed
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+		if err := os.WriteFile(filepath.Join(dir, "planted"), []byte("planted by codex-mmo doctor\n"), 0o600); err != nil {
+			return saw, err
+		}
+		dirs = append(dirs, dir)
 	}
-	can := "reads the workspace and writes nothing"
-	if writes {
-		can = "reads and writes the workspace and writes nothing else"
-	}
-	f.Reason = "a command " + can + "; our state is closed to it"
-	return f
+	return p.tryCommand(ctx, pin, name, p.spots(dirs[0], dirs[1], dirs[2], dirs[3]))
 }
 
 // tryCommand runs the probe's command in the sandbox of a permission profile.
-// closed is a folder in a part of our state that is closed to agents; open is
-// one that is not, for the workspace.
-func (p *patient) tryCommand(ctx context.Context, closed, open string, pin codexbin.Pin, name string) (observed, error) {
+// The first spot is the workspace, the second a closed part of the state.
+func (p *patient) tryCommand(ctx context.Context, pin codexbin.Pin, name string, spots []spot) (saw observed, err error) {
+	open, closed := spots[0].dir, spots[1].dir
 	home := filepath.Join(closed, "home")
 	if err := folders.MakeDir(home); err != nil {
-		return observed{}, err
-	}
-	secret, state := filepath.Join(closed, "secret"), filepath.Join(closed, "written")
-	outside := filepath.Join("/tmp", "codex-mmo-"+filepath.Base(open))
-	if err := errors.Join(
-		os.WriteFile(secret, []byte(secretText), 0o600),
-		os.WriteFile(filepath.Join(open, "open"), []byte(openText), 0o600),
-	); err != nil {
-		return observed{}, err
+		return saw, err
 	}
 	generated, err := codexhome.Write(p.probeHome(filepath.Join(closed, "codex"), open, pin))
 	if err != nil {
-		return observed{}, err
+		return saw, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return saw, err
+	}
+	defer func() { err = errors.Join(err, listener.Close()) }()
+	_, port, _ := net.SplitHostPort(listener.Addr().String()) // as Listen made it
+	args := []string{"sandbox", "-P", name, "-C", open, "--", "/bin/sh", "-c", probeScript, "sh", port}
+	for _, s := range spots {
+		args = append(args, s.read, s.write)
 	}
 	s, err := p.await(ctx, closed, process.Spec{
-		Path: pin.Path, SHA256: pin.SHA256, Stamp: pin.Stamp, Dir: open,
-		Args: []string{"sandbox", "-P", name, "-C", open, "--", "/bin/sh", "-c", probeScript, "sh", outside, state, secret},
+		Path: pin.Path, SHA256: pin.SHA256, Stamp: pin.Stamp, Dir: open, Args: args,
 		Env: []string{
 			"PATH=/usr/bin:/bin" + string(filepath.ListSeparator) + codexbin.HelperDir(pin.Path),
 			"LANG=C.UTF-8", "HOME=" + home, "CODEX_HOME=" + generated.Dir,
 		},
 	})
-	saw := observed{
-		ran: strings.Contains(s.stdout, openText), secret: strings.Contains(s.stdout, secretText),
-		inside: exists(filepath.Join(open, "inside")), outside: exists(outside), state: exists(state),
-		exit: s.exit, complain: s.err,
+	saw = observed{exit: s.exit, complain: s.err}
+	for i, spot := range spots {
+		r := Reach{Profile: name, What: spot.what, Path: spot.path, Read: strings.Contains(s.stdout, fmt.Sprintf("%s%d.", readMark, i)), Write: exists(spot.write)}
+		if r.Write {
+			err = errors.Join(err, os.Remove(spot.write))
+		}
+		saw.reach = append(saw.reach, r)
 	}
-	if saw.outside {
-		err = errors.Join(err, os.Remove(outside))
-	}
+	reached := strings.Contains(s.stdout, reachedMark)
+	saw.reach = append(saw.reach, Reach{Profile: name, What: Network, Read: reached, Write: reached})
 	return saw, err
 }
 
@@ -179,8 +148,8 @@ func (p *patient) probeHome(dir, workspace string, pin codexbin.Pin) *codexhome.
 	}
 }
 
-// closedPart is the part of the state that the secret is planted in: the gate's
-// cache is there by now.
+// closedPart is the part of the state that is planted in: the gate's cache is
+// there by now.
 const closedPart = "codex"
 
 // exists reports whether something is at the path. What can't be looked at

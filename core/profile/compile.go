@@ -150,7 +150,7 @@ func (c *compiler) top() {
 		NativeNestedDelegation: co.NativeNestedDelegation, MaxWakes: or(co.MaxWakes, DefaultMaxWakes), Wake: or(co.Wake, WakeAuto),
 	}
 	b := p.Budget
-	c.out.Budget = Budget{Tokens: b.Tokens, USD: b.USD, ReserveTokens: b.ReserveTokens, ReserveUSD: b.ReserveUSD, AllowUnknownPrice: b.AllowUnknownPrice}
+	c.out.Budget = Budget(b)
 	if b.ReserveTokens > 0 && b.ReserveTokens >= b.Tokens {
 		c.bad("is not below tokens", "must leave something for the work", "budget", "reserve_tokens")
 	}

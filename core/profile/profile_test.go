@@ -143,8 +143,8 @@ func TestCompile(t *testing.T) {
 	if !ok || len(s.Routes) != 1 || !route.Scripted() {
 		t.Errorf("Routes = %+v, want the used one alone", s.Routes)
 	}
-	if options, err := route.OptionsJSON(); err != nil || string(options) != `{"script":"model m-big\n","wire":"openai_chat"}` {
-		t.Errorf("OptionsJSON = %s, %v", options, err)
+	if options, err := s.RouteOptions("r"); err != nil || string(options) != `{"script":"model m-big\n","wire":"openai_chat"}` {
+		t.Errorf("RouteOptions = %s, %v", options, err)
 	}
 }
 

@@ -3,8 +3,6 @@ package profile
 import (
 	"encoding/json"
 	"slices"
-
-	"github.com/codex-mmo/codex-mmo/core/strictjson"
 )
 
 // SchemaVersion is the version of profile.toml, catalog.toml and of snapshots.
@@ -227,24 +225,6 @@ func (r Route) Direct() bool {
 // Scripted reports whether the route's models are scripted ones, so that their
 // tokens are not spent.
 func (r Route) Scripted() bool { return r.BillingMode == BillingScripted }
-
-// OptionsJSON returns the driver's options as the gateway takes them.
-func (r Route) OptionsJSON() ([]byte, error) {
-	options := map[string]any{}
-	if r.Driver == DriverOffline {
-		options["script"], options["wire"] = r.Script, r.WireProtocol
-	}
-	if len(r.Headers) > 0 {
-		options["headers"] = r.Headers
-	}
-	if len(r.EnvHTTPHeaders) > 0 {
-		options["secret_headers"] = r.EnvHTTPHeaders
-	}
-	if len(r.Quirks) > 0 {
-		options["quirks"] = r.Quirks
-	}
-	return strictjson.Marshal(options)
-}
 
 // Model is a model as the team's agents see it.
 type Model struct {

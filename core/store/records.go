@@ -123,11 +123,12 @@ type Home struct {
 	SkillSHA256      string            `json:"orchestration_skill_sha256,omitempty"`
 	Catalog          string            `json:"model_catalog_json,omitempty"` // path
 	CatalogSHA256    string            `json:"model_catalog_sha256,omitempty"`
-	NativeAgentFiles map[string]string `json:"native_agent_files,omitempty"` // agent id -> path
-	DirectHeaderEnvs []string          `json:"direct_header_envs,omitempty"` // names of the route's secrets
-	ToolEnvs         []string          `json:"tool_mcp_envs,omitempty"`      // names of the tool servers' secrets
-	ToolHTTPEnvs     []string          `json:"tool_mcp_http_envs,omitempty"` // of these, sent in HTTP headers
-	CommandFlags     []string          `json:"command_flags,omitempty"`      // of its app-server
+	NativeAgentFiles map[string]string `json:"native_agent_files,omitempty"`  // agent id -> path
+	NativeAgentSHA   map[string]string `json:"native_agent_sha256,omitempty"` // agent id -> digest of that file
+	DirectHeaderEnvs []string          `json:"direct_header_envs,omitempty"`  // names of the route's secrets
+	ToolEnvs         []string          `json:"tool_mcp_envs,omitempty"`       // names of the tool servers' secrets
+	ToolHTTPEnvs     []string          `json:"tool_mcp_http_envs,omitempty"`  // of these, sent in HTTP headers
+	CommandFlags     []string          `json:"command_flags,omitempty"`       // of its app-server
 	Warnings         []string          `json:"warnings,omitempty"`
 }
 
@@ -257,6 +258,7 @@ type Job struct {
 
 	Inbox            InboxState  `json:"inbox,omitempty"`
 	ColdPausePending bool        `json:"cold_pause_pending,omitempty"`
+	ControlRevision  uint64      `json:"control_revision"` // of its agent run
 	CancelReason     string      `json:"cancel_reason,omitempty"`
 	RolledBack       bool        `json:"atomic_batch_rolled_back,omitempty"`
 	Error            string      `json:"error,omitempty"`

@@ -158,32 +158,14 @@ func (s *Supervisor) priced(u *store.Usage, input, cached, output uint64) {
 // priceText writes a price as it stands in the catalogue.
 func priceText(usd float64) string { return strconv.FormatFloat(usd, 'f', -1, 64) }
 
-// withPrices adds to a route's options what its models cost, for a provider that
-// names no cost.
-//
-// The scripted model costs nothing, which must be said where money is limited.
-func withPrices(options []byte, snap *profile.Snapshot, route string, limited bool) ([]byte, error) {
-	prices := map[string]map[string]string{}
-	if limited && snap.Routes[route].Scripted() {
-		prices["*"] = map[string]string{"input": "0", "output": "0"}
-	}
-	for key, m := range snap.Models {
-		if m.Route != route || m.Price == nil || m.Price.Input == nil || m.Price.Output == nil {
-			continue
-		}
-		prices[key] = map[string]string{"input": priceText(*m.Price.Input), "output": priceText(*m.Price.Output)}
-		if m.Price.CachedInput != nil {
-			prices[key]["cached_input"] = priceText(*m.Price.CachedInput)
-		}
-	}
-	if len(prices) == 0 {
-		return options, nil
-	}
+// costFree adds to a route's options that its models cost nothing: an answer
+// whose cost nobody knows would close a budget of money.
+func costFree(options []byte) ([]byte, error) {
 	all := map[string]any{}
 	if err := strictjson.Unmarshal(options, &all, nil); err != nil {
 		return nil, err
 	}
-	all["prices"] = prices
+	all["prices"] = map[string]any{"*": map[string]string{"input": "0", "output": "0"}}
 	return strictjson.Marshal(all)
 }
 

@@ -1,7 +1,6 @@
 package supervisor
 
 import (
-	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -110,32 +109,13 @@ func TestCharge(t *testing.T) {
 	}
 }
 
-// TestPricesForTheGateway: the gateway is told the prices as they stand in the
-// catalogue, and that the scripted model costs nothing where money is limited.
-func TestPricesForTheGateway(t *testing.T) {
+// TestCostFree: a scripted route's models are said to cost nothing, beside what
+// else its options say.
+func TestCostFree(t *testing.T) {
 	t.Parallel()
-	place := testkit.NewPlace(t)
-	r := teamRig(t, place, "s1", place.Workspace, roomy, "")
-	for _, tt := range []struct {
-		name    string
-		pay     func()
-		limited bool
-		want    string
-	}{
-		{"scripted without a limit", func() {}, false, `{"x":1}`},
-		{"scripted with a limit", func() {}, true, `{"prices":{"*":{"input":"0","output":"0"}},"x":1}`},
-		{"paid", func() { r.pay(price(1.25, 0.13, 10)) }, true, `{"prices":{"m":{"cached_input":"0.13","input":"1.25","output":"10"}},"x":1}`},
-		{"unknown", func() { r.pay(nil) }, true, `{"x":1}`},
-	} {
-		tt.pay()
-		got, err := withPrices([]byte(`{"x":1}`), r.snap, "offline", tt.limited)
-		var a, b any
-		if err != nil || json.Unmarshal(got, &a) != nil || json.Unmarshal([]byte(tt.want), &b) != nil {
-			t.Fatalf("%s: %s, %v", tt.name, got, err)
-		}
-		if diff := cmp.Diff(b, a); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
-		}
+	got, err := costFree([]byte(`{"wire":"openai_chat"}`))
+	if want := `{"prices":{"*":{"input":"0","output":"0"}},"wire":"openai_chat"}`; err != nil || string(got) != want {
+		t.Errorf("costFree = %s, %v, want %s", got, err, want)
 	}
 }
 

@@ -46,6 +46,9 @@ var baseEnvNames = []string{
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 	"MMO_CONFIG_HOME", "MMO_STATE_HOME", "MMO_RUNTIME_DIR", "MMO_CODEX_BIN",
 	"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME",
+	// Where the gateway sends its spans. Headers with a key are not passed on.
+	"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL",
+	"OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME",
 }
 
 // BaseEnv returns the allow-listed part of an environment as NAME=value pairs.

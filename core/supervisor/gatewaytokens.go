@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -42,8 +43,8 @@ func (g *gatewayLink) arm(ctx context.Context) error {
 
 // bearer is what the gateway must know of one token.
 type bearer struct {
-	hash, ref, route, model string
-	holder                  store.Process
+	hash, ref, agent string
+	holder           store.Process
 }
 
 // bearers lists the gateway tokens that are out.
@@ -58,20 +59,29 @@ func (s *Supervisor) bearers() []bearer {
 		b := bearer{hash: hash, ref: c.AgentRef}
 		if a := s.agents[c.AgentRef]; a != nil {
 			rec := a.snapshot()
-			b.route, b.model, b.holder = rec.Route, rec.Model, rec.Host.Process
+			b.agent, b.holder = rec.Agent, rec.Host.Process
 		} else if rec, ok := s.runs[c.AgentRef]; ok {
-			b.route, b.model, b.holder = rec.Route, rec.Model, rec.Host.Process
+			b.agent, b.holder = rec.Agent, rec.Host.Process
 		}
 		list = append(list, b)
 	}
 	return list
 }
 
+// tokenRequest admits a bearer to the model of its agent, and to those of the
+// native agents that live in the same engine.
 func (g *gatewayLink) tokenRequest(b bearer) *gatewaypb.IssueTokenRequest {
-	return &gatewaypb.IssueTokenRequest{
-		Tenant: g.tenant(), AgentRef: b.ref, TokenSha256: b.hash, Routes: []string{b.route}, Models: []string{b.model},
-		Holder: toProto(b.holder), BudgetIds: g.sup.budgetIDs(b.ref),
+	r := &gatewaypb.IssueTokenRequest{Tenant: g.tenant(), AgentRef: b.ref, TokenSha256: b.hash, Holder: toProto(b.holder), BudgetIds: g.sup.budgetIDs(b.ref)}
+	for _, id := range append([]string{b.agent}, g.sup.snap.NativeAgents(b.agent)...) {
+		a := g.sup.snap.Agents[id]
+		if !slices.Contains(r.Routes, a.Route) {
+			r.Routes = append(r.Routes, a.Route)
+		}
+		if !slices.Contains(r.Models, a.Model) {
+			r.Models = append(r.Models, a.Model)
+		}
 	}
+	return r
 }
 
 // rehold makes the present host of an agent the holder of the agent's bearers,
@@ -106,7 +116,7 @@ func (g *gatewayLink) issue(ctx context.Context, a *agent, generation uint64) (s
 		return "", err
 	}
 	_, err = client.IssueToken(c, g.tokenRequest(bearer{
-		hash: hash, ref: a.ref, route: a.rec.Route, model: a.rec.Model, holder: a.rec.Host.Process,
+		hash: hash, ref: a.ref, agent: a.rec.Agent, holder: a.rec.Host.Process,
 	}))
 	if err != nil && !g.superseded(plugin) {
 		return "", core.Errorf(core.KindRuntime, "issuing a bearer at the gateway: %w", err)

@@ -79,17 +79,23 @@ func (s *Supervisor) homeSpec(rec *store.Session, id string, settings *profile.S
 func homeRecord(h *codexhome.Home) store.Home {
 	return store.Home{
 		Dir: h.Dir, Skill: h.SkillPath, SkillSHA256: h.SkillSHA256, Catalog: h.CatalogPath, CatalogSHA256: h.CatalogSHA256,
-		NativeAgentFiles: h.NativeAgentFiles, DirectHeaderEnvs: h.DirectHeaderEnvs, ToolEnvs: h.ToolEnvs, ToolHTTPEnvs: h.ToolHTTPEnvs,
-		Warnings: h.Warnings,
+		NativeAgentFiles: h.NativeAgentFiles, NativeAgentSHA: h.NativeAgentSHA256, DirectHeaderEnvs: h.DirectHeaderEnvs, ToolEnvs: h.ToolEnvs, ToolHTTPEnvs: h.ToolHTTPEnvs,
+		CommandFlags: engineFlags("<agent run>/<generation>"), Warnings: h.Warnings,
 	}
 }
 
-// verifyHomes checks that what homes tell Codex of models is what was written.
+// verifyHomes checks that what homes tell Codex of models and of native agents
+// is what was written.
 func verifyHomes(rec *store.Session) error {
 	for _, id := range slices.Sorted(maps.Keys(rec.Homes)) {
 		h := rec.Homes[id]
-		if err := codexhome.VerifyCatalog(h.Catalog, h.CatalogSHA256); err != nil {
-			return core.Errorf(core.KindRuntime, "home validation failed for agent %s: %w", id, err)
+		for _, err := range []error{
+			codexhome.VerifyCatalog(h.Catalog, h.CatalogSHA256),
+			codexhome.VerifyNatives(h.NativeAgentFiles, h.NativeAgentSHA),
+		} {
+			if err != nil {
+				return core.Errorf(core.KindRuntime, "home validation failed for agent %s: %w", id, err)
+			}
 		}
 	}
 	return nil

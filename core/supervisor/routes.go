@@ -63,9 +63,9 @@ func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
 		if r.Direct() {
 			continue
 		}
-		options, err := r.OptionsJSON()
-		if err == nil {
-			options, err = withPrices(options, snap, id, g.sup.cachedSession().Budget.Limit.NanoUSD > 0)
+		options, err := snap.RouteOptions(id)
+		if err == nil && r.Scripted() && g.sup.cachedSession().Budget.Limit.NanoUSD > 0 {
+			options, err = costFree(options)
 		}
 		if err != nil {
 			return nil, nil, err

@@ -323,9 +323,12 @@ func (a *agent) partialText(cause error) string {
 	return b.String()
 }
 
-// finalText asks the engine for the last words of a turn whose message we did
-// not see ourselves.
+// finalText finds the last words of a turn whose message this supervisor did not
+// see itself: in the event log, else in what the engine has stored of the turn.
 func (a *agent) finalText(ctx context.Context, turn string) (string, error) {
+	if text, err := finalMessage(a.trailPath(), turn); err != nil || text != "" {
+		return text, err
+	}
 	c, cancel := short(ctx)
 	defer cancel()
 	answer, err := a.host.Read(c, &hostpb.ReadRequest{})

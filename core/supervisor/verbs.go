@@ -148,12 +148,21 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 // toolsOf lists what a caller is offered.
 func (s *Supervisor) toolsOf(caller access.Caller) []string {
 	list := tools(caller, s.snap.CanDelegate(caller.Agent))
+	if len(s.snap.Agents[caller.Agent].Controls) > 0 {
+		list = append(list, controlTools...)
+	}
 	if !s.cachedSession().Tainted {
 		return list
 	}
 	return slices.DeleteFunc(list, func(name string) bool {
 		return name == "agent_spawn" || name == "agents_spawn" || name == "agent_patch_integrate"
 	})
+}
+
+// controlTools are offered to agents whose profile has them control others.
+var controlTools = []string{
+	"agent_inspect", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue", "agent_finalize",
+	"agent_compact", "agent_set_effort", "agent_respond", "agent_detach", "agent_stop",
 }
 
 // tools lists what a caller is offered, in the order it is offered in.
