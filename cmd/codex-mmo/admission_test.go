@@ -225,14 +225,18 @@ func TestBudgetEndsAWorker(t *testing.T) {
 	if j.Status != "failed" || j.Failure == nil || j.Failure.Kind != "limit_reached" || j.Failure.Retryable {
 		t.Errorf("the job ended %s with %+v", j.Status, j.Failure)
 	}
+	// A quarter of the 5,500, or of what the lead's first answer of 110 left:
+	// Codex may call the tool before that answer is counted.
+	if j.BudgetTokens != 5500/4 && j.BudgetTokens != 5390/4 {
+		t.Errorf("its part was %d tokens, want 1375 or 1347", j.BudgetTokens)
+	}
 	var worker int
 	for _, u := range tm.stored().Usage {
 		if u.Agent == "worker" {
 			worker += int(*u.InputTokens + *u.OutputTokens)
 		}
 	}
-	// Its part is a quarter of the 5,500 less what the lead had spent: two
-	// answers of 1,000, of which the second goes over it.
+	// The second answer of 1,000 goes over it, and nothing more leaves.
 	if worker != 2000 {
 		t.Errorf("the worker used %d tokens, want 2000", worker)
 	}

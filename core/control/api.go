@@ -400,6 +400,11 @@ type JobView struct {
 	RolledBack       bool         `json:"atomic_batch_rolled_back,omitempty"`
 	Usage            *TokenUsage  `json:"usage,omitempty"`
 	Patch            *PatchView   `json:"patch,omitempty"`
+
+	// BudgetTokens and BudgetUSD are its part of the session's budget, beside
+	// which its usage shows what it spent; absent without a limit.
+	BudgetTokens int64       `json:"budget_tokens,omitempty"`
+	BudgetUSD    json.Number `json:"budget_usd,omitempty"`
 }
 
 // PatchView tells what a writing job changed in its worktree.

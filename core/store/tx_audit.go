@@ -129,6 +129,17 @@ func (t *Tx) UsageOf(session string) (list []*Usage, err error) {
 	return list, t.store.wrap(rows.Err(), "reading usage")
 }
 
+// Spent sums what a session's budget was charged, for one agent run or, with an
+// empty ref, for all. unpriced counts the requests whose cost nobody knows.
+func (t *Tx) Spent(session, ref string) (sum Allowance, unpriced int, err error) {
+	var q where
+	q.equal("session_id", session)
+	q.equal("agent_ref", ref)
+	err = t.tx.QueryRowContext(t.ctx, "SELECT coalesce(sum(charged_tokens), 0), coalesce(sum(cost_nano), 0), coalesce(sum(unpriced), 0) FROM usage "+
+		q.String(), q.args...).Scan(&sum.Tokens, &sum.NanoUSD, &unpriced)
+	return sum, unpriced, t.store.wrap(err, "summing what was spent")
+}
+
 // TelemetryCursor returns the position up to which the gateway's telemetry of
 // a session was counted; 0 before the first.
 func (t *Tx) TelemetryCursor(session string) (uint64, error) {

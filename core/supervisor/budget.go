@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"math/big"
+	"slices"
 	"strconv"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -63,46 +64,50 @@ func unpriced(snap *profile.Snapshot, a profile.Agent) bool {
 // changes.
 func (s *Supervisor) budgeted() bool { return s.cachedSession().Budget.Limit != store.Allowance{} }
 
-// purse gathers who has spent what, within tx. It is nil without a budget.
+// mayReturn lists the statuses of jobs that may be given capacity again, beside
+// those that have it.
+var mayReturn = []core.JobStatus{core.JobPaused, core.JobSuspended}
+
+// purse gathers who has spent what, within tx: the root, each job that is not
+// over, and all that are in one. It is nil without a budget.
 func (s *Supervisor) purse(tx *store.Tx, rec *store.Session) (*admission.Purse, error) {
 	if rec.Budget.Limit == (store.Allowance{}) {
 		return nil, nil
 	}
-	usage, err := tx.UsageOf(s.session)
+	total, _, err := tx.Spent(s.session, "")
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := tx.Jobs(store.JobFilter{SessionID: s.session, Statuses: append([]core.JobStatus{core.JobPaused}, holding...), Strict: true})
+	jobs, err := tx.Jobs(store.JobFilter{SessionID: s.session, Statuses: slices.Concat(holding, mayReturn), Strict: true})
 	if err != nil {
 		return nil, err
 	}
-	accounts := map[string]*admission.Account{rec.RootAgentRef: {AgentRef: rec.RootAgentRef, Root: true, Open: true}}
-	order := []string{rec.RootAgentRef}
-	account := func(ref string) *admission.Account {
-		if accounts[ref] == nil {
-			accounts[ref] = &admission.Account{AgentRef: ref}
-			order = append(order, ref)
+	p := &admission.Purse{Budget: rec.Budget, Slots: s.snap.Coordination.MaxActiveAgents}
+	add := func(a admission.Account) error {
+		if a.AgentRef != "" {
+			if a.Spent, _, err = tx.Spent(s.session, a.AgentRef); err != nil {
+				return err
+			}
+			total.Tokens -= a.Spent.Tokens
+			total.NanoUSD -= a.Spent.NanoUSD
 		}
-		return accounts[ref]
+		p.Accounts = append(p.Accounts, a)
+		return nil
+	}
+	if err := add(admission.Account{AgentRef: rec.RootAgentRef, Root: true, Open: true}); err != nil {
+		return nil, err
 	}
 	for _, j := range jobs {
 		run, err := tx.AgentRun(j.AgentRef)
 		if err != nil {
 			return nil, err
 		}
-		a := account(j.AgentRef)
-		a.Open, a.Part = holdsCapacity(j.Status) || alive(run.Host.Process) || alive(run.Engine), j.Reserved
+		open := holdsCapacity(j.Status) || alive(run.Host.Process) || alive(run.Engine)
+		if err := add(admission.Account{AgentRef: j.AgentRef, Open: open, Part: j.Reserved}); err != nil {
+			return nil, err
+		}
 	}
-	for _, u := range usage {
-		a := account(u.AgentRef)
-		a.Spent.Tokens += int64(u.ChargedTokens)
-		a.Spent.NanoUSD += u.NanoUSD
-	}
-	p := &admission.Purse{Budget: rec.Budget, Slots: s.snap.Coordination.MaxActiveAgents}
-	for _, ref := range order {
-		p.Accounts = append(p.Accounts, *accounts[ref])
-	}
-	return p, nil
+	return p, add(admission.Account{Spent: total}) // of those that have ended
 }
 
 // purseNow is the purse as it was last committed; nil without a budget.

@@ -20,7 +20,7 @@ func (s *Supervisor) capacity(ctx context.Context) *control.Capacity {
 	limits := s.snap.Coordination
 	c := &control.Capacity{MaxActiveAgents: limits.MaxActiveAgents, MaxWriters: limits.MaxActiveWriters}
 	var holders []store.Holder
-	var usage []*store.Usage
+	var unpriced int
 	var purse *admission.Purse
 	rec := s.cachedSession()
 	err := s.view(ctx, func(tx *store.Tx) (err error) {
@@ -30,7 +30,7 @@ func (s *Supervisor) capacity(ctx context.Context) *control.Capacity {
 		if purse, err = s.purse(tx, rec); err != nil || purse == nil {
 			return err
 		}
-		usage, err = tx.UsageOf(s.session)
+		_, unpriced, err = tx.Spent(s.session, "")
 		return err
 	})
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Supervisor) capacity(ctx context.Context) *control.Capacity {
 		}
 	}
 	c.Roles, c.Resources, c.Leases = s.roleCapacity(counting, rec), s.resourceCapacity(counting), leasesNear(counting, rec.Workspace)
-	c.Budget = viewBudget(purse, usage)
+	c.Budget = viewBudget(purse, unpriced)
 	return c
 }
 
@@ -106,20 +106,17 @@ func viewHolders(list []store.Holder, leases bool) (views []control.HolderView) 
 }
 
 // viewBudget shows a purse; nil for none.
-func viewBudget(p *admission.Purse, usage []*store.Usage) *control.BudgetView {
+func viewBudget(p *admission.Purse, unpriced int) *control.BudgetView {
 	if p == nil {
 		return nil
 	}
-	v := &control.BudgetView{}
+	v := &control.BudgetView{Unpriced: unpriced}
 	limit, reserve, spent, free, root, over := p.Budget.Limit, p.Budget.Reserve, p.Spent(), p.Free(), p.RootLeft(), p.Overrun()
 	if limit.Tokens > 0 {
 		v.Tokens = budgetPart(tokenNumber, limit.Tokens, reserve.Tokens, spent.Tokens, free.Tokens, root.Tokens, over.Tokens)
 	}
 	if limit.NanoUSD > 0 {
 		v.USD = budgetPart(usdNumber, limit.NanoUSD, reserve.NanoUSD, spent.NanoUSD, free.NanoUSD, root.NanoUSD, over.NanoUSD)
-	}
-	for _, u := range usage {
-		v.Unpriced += u.Unpriced
 	}
 	return v
 }

@@ -110,6 +110,10 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 		RuntimeCurrent: thisRuntime().current(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
 		CancelReason: j.CancelReason, RolledBack: j.RolledBack,
 	}
+	v.BudgetTokens = j.Reserved.Tokens
+	if j.Reserved.NanoUSD > 0 {
+		v.BudgetUSD = usdNumber(j.Reserved.NanoUSD)
+	}
 	if j.Usage != nil {
 		v.Usage = &control.TokenUsage{
 			InputTokens: j.Usage.InputTokens, CachedInputTokens: j.Usage.CachedInputTokens,
