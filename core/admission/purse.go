@@ -75,17 +75,18 @@ func (p *Purse) RootLeft() store.Allowance {
 	return p.each(func(of part) int64 { return p.rootCap(of) - p.claims(of, isRoot) })
 }
 
-// Overrun is what was spent beyond what was given: providers tell what an
-// answer cost when it is there.
+// Overrun is what was spent beyond what was given: providers tell what an answer
+// cost when it is there. Of the root it is what the limit does not hold and no
+// job's overrun explains.
 func (p *Purse) Overrun() store.Allowance {
-	return p.each(func(of part) (sum int64) {
+	return p.each(func(of part) (jobs int64) {
 		for i := range p.Accounts {
 			a := &p.Accounts[i]
 			if given := *of(&a.Part); !a.Root && given > 0 {
-				sum += max(0, *of(&a.Spent)-given)
+				jobs += max(0, *of(&a.Spent)-given)
 			}
 		}
-		return sum + max(0, p.claims(of, isRoot)-p.rootCap(of))
+		return max(jobs, p.claims(of, anybody)-*of(&p.Budget.Limit))
 	})
 }
 

@@ -1,15 +1,19 @@
 package supervisor
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
+	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
+	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
 
 func price(input, cached, output float64) *profile.Price {
@@ -172,5 +176,74 @@ func TestPurseFromRecords(t *testing.T) {
 	view := r.capacity(t.Context())
 	if b := view.Budget; b == nil || b.USD != nil || b.Tokens.Limit != "1000" || b.Tokens.Spent != "70" || b.Tokens.FreeForJobs != "530" || b.Tokens.LeftForRoot != "630" || b.Tokens.Overrun != "0" {
 		t.Errorf("status shows %+v", b)
+	}
+}
+
+// hostOfTurn is a host that can interrupt a turn and nothing else.
+type hostOfTurn struct {
+	hostpb.HostClient
+	interrupted []string
+}
+
+func (h *hostOfTurn) Interrupt(_ context.Context, r *hostpb.InterruptRequest, _ ...grpc.CallOption) (*hostpb.CommandResponse, error) {
+	h.interrupted = append(h.interrupted, r.GetTurnId())
+	return &hostpb.CommandResponse{Delivery: basepb.Delivery_DELIVERY_APPLIED}, nil
+}
+
+// TestDirectRouteIsInterrupted: an agent whose engine reaches its model by
+// itself is charged at each count, for its thread's whole life, and its turn is
+// interrupted at the first count that reaches its part; what failed by that says
+// limit_reached.
+func TestDirectRouteIsInterrupted(t *testing.T) {
+	t.Parallel()
+	place := testkit.NewPlace(t)
+	r := teamRig(t, place, "s1", place.Workspace, "max_depth = 1\nmax_active_agents = 1\nmax_active_writers = 0", "")
+	err := r.updateSession(t.Context(), func(_ *store.Tx, rec *store.Session) error {
+		rec.Budget = store.Budget{Limit: store.Allowance{Tokens: 1000}, Reserve: store.Allowance{Tokens: 100}}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	route := r.snap.Routes["offline"]
+	route.Driver, route.BillingMode = profile.DriverCodexLogin, profile.BillingSubscription
+	r.snap.Routes["offline"] = route
+	j, err := r.cachedJob(r.mustSpawn(r.lead(), read("reader"))[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := r.loadRun(t.Context(), j.AgentRef)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role, err := r.snapshotAgent("reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := &hostOfTurn{}
+	a := r.newAgent(run, role)
+	a.host, a.rec.ActiveTurnID = host, "t1"
+	failed := &store.Failure{Kind: "turn_failed", Message: "the turn interrupted"}
+	for _, tt := range []struct {
+		input, output uint64
+		interrupts    int
+		kind          string
+	}{{400, 10, 0, "turn_failed"}, {800, 50, 0, "turn_failed"}, {880, 20, 1, "limit_reached"}, {1300, 30, 2, "limit_reached"}} {
+		if err := a.chargeDirect(t.Context(), store.TokenUsage{InputTokens: tt.input, OutputTokens: tt.output}); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(host.interrupted); got != tt.interrupts {
+			t.Errorf("at %d tokens the turn was interrupted %d times, want %d", tt.input+tt.output, got, tt.interrupts)
+		}
+		if f := a.limitFailure(t.Context(), failed); f.Kind != tt.kind || f.Retryable {
+			t.Errorf("at %d tokens a failed turn is %+v, want %s", tt.input+tt.output, f, tt.kind)
+		}
+	}
+	purse, err := r.purseNow(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if spent, over := purse.Spent().Tokens, purse.Overrun().Tokens; spent != 1330 || over != 430 {
+		t.Errorf("%d tokens are spent, %d too much; want 1330, 430", spent, over)
 	}
 }
