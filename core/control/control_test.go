@@ -380,3 +380,25 @@ func TestShutdownAnswersParkedWaits(t *testing.T) {
 		t.Errorf("the socket is still there after the shutdown: %v", err)
 	}
 }
+
+// TestHoldersReachTheClient: a refusal by capacity arrives with its reason and
+// with who holds what is missing.
+func TestHoldersReachTheClient(t *testing.T) {
+	want := &core.Error{
+		Kind: core.KindAdmission, Message: "active-agent limit 1 is reached", Remedy: "wait", Reason: "active_agent_limit",
+		Holders: []core.Holder{{SessionID: "s", JobID: "j", Agent: "a", Status: "running", Units: 2, WriteScope: []string{"/w"}, Frees: "when the job ends"}},
+	}
+	c := start(t, &controltest.Handler{
+		OnSpawn: func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error) {
+			return nil, want
+		},
+	}, nil)
+	_, err := c.Spawn(bounded(t), control.Meta{}, control.SpawnRequest{})
+	var got *core.Error
+	if !errors.As(err, &got) {
+		t.Fatalf("Spawn = %v, want a refusal", err)
+	}
+	if diff := cmp.Diff(want.Holders, got.Holders); diff != "" || got.Reason != want.Reason || got.Kind != want.Kind {
+		t.Errorf("the refusal arrived as %+v (-want +got):\n%s", got, diff)
+	}
+}
