@@ -89,8 +89,8 @@ var layers = []layer{
 	},
 	{
 		"cmd/mmo-bench",
-		[]string{"core", "core/control", "core/folders", "core/process", "core/pluginhost", "plugins/base/proto", "plugins/gateway/proto"},
-		"the benchmark measures from outside, as a user does, and plugins as a supervisor does",
+		[]string{"core", "core/admission", "core/control", "core/folders", "core/process", "core/pluginhost", "core/store", "plugins/base/proto", "plugins/gateway/proto"},
+		"the benchmark measures from outside, as a user does, and plugins and admissions as a supervisor does",
 	},
 }
 

@@ -110,7 +110,7 @@ func (s *Supervisor) relaunchCold(ctx context.Context, t target, o *order) (map[
 }
 
 func (s *Supervisor) recordRelaunch(ctx context.Context, t target, o *order) (rec *store.AgentRun, err error) {
-	err = s.commit(ctx, func(tx *store.Tx, c *change) error {
+	err = s.commitAdmission(ctx, func(tx *store.Tx, c *change) error {
 		j, err := tx.Job(t.jobID)
 		if err != nil {
 			return err

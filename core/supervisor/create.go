@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,20 +24,22 @@ import (
 
 // CreateInput says what session to make.
 type CreateInput struct {
-	Folders     folders.Folders
-	Profile     string            // id or folder; empty: the active one of the settings, unless Snapshot is given
-	Snapshot    string            // hash of a kept snapshot, instead of a profile
-	Bundled     fs.FS             // the bundled profiles
-	Bindings    map[string]string // agent id -> model key, over what the profile says
-	RouteFaults map[string]string // route id -> kind of fault that the session is to find there
-	Sandbox     string            // of the root, over what its role says; empty: as it says
-	Workspace   string            // a folder inside a git repository
-	Prompt      string            // may be empty in an interactive session
-	Kind        string            // interactive, noninteractive
-	Build       string
-	Getenv      func(string) string
-	Now         time.Time
-	Random      io.Reader
+	Folders      folders.Folders
+	Profile      string            // id or folder; empty: the active one of the settings, unless Snapshot is given
+	Snapshot     string            // hash of a kept snapshot, instead of a profile
+	Bundled      fs.FS             // the bundled profiles
+	Bindings     map[string]string // agent id -> model key, over what the profile says
+	RouteFaults  map[string]string // route id -> kind of fault that the session is to find there
+	Sandbox      string            // of the root, over what its role says; empty: as it says
+	BudgetTokens int64             // of the whole tree, over what the profile says; 0: as it says
+	BudgetUSD    float64           // likewise
+	Workspace    string            // a folder inside a git repository
+	Prompt       string            // may be empty in an interactive session
+	Kind         string            // interactive, noninteractive
+	Build        string
+	Getenv       func(string) string
+	Now          time.Time
+	Random       io.Reader
 }
 
 // maxPromptRunes bounds the root's first input, in code points.
@@ -93,6 +96,9 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	}
 	rec := draftSession(in, snap, id, workspace)
 	rec.Codex, rec.Binary, rec.RouteAvailability = codex, binary, routes
+	if rec.Budget, err = budgetOf(in, snap); err != nil {
+		return nil, err
+	}
 	refused := checkSandbox(in.Sandbox, snap.Agents[snap.RootAgent])
 	if err := record(ctx, in, snap, rec, refused); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(in.Folders.SessionDir(id)))
@@ -289,36 +295,49 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 		return err
 	}
 	defer st.Close()
-	err = st.Update(ctx, func(tx *store.Tx) error {
-		err := tx.Audit(&store.Audit{
-			At: rec.CreatedAt, Event: "run_started", SessionID: rec.SessionID, RunID: rec.CurrentRunID, Caller: "operator",
-			Details: map[string]any{
-				"profile": rec.ProfileID, "snapshot_hash": rec.SnapshotHash, "codex_version": rec.Codex.Version,
-				"codex_verdict": rec.Codex.Verdict, "prompt_sha256": rec.RootPrompt.SHA256,
-			},
-		})
-		if err != nil {
-			return err
-		}
-		if err := tx.PutSession(rec); err != nil {
-			return err
-		}
-		run := store.Run{
-			SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, RunID: rec.CurrentRunID,
-			SessionID: rec.SessionID, Sequence: 1, Kind: "initial", Status: rec.Status, CreatedAt: rec.CreatedAt,
-		}
-		if err := tx.InsertRun(&run); err != nil {
-			return err
-		}
-		return putAgentRun(tx, &agentDraft{
-			session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
-			home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
-		})
+	err = admitAgain(ctx, in.reconciler(), rec.SessionID, func() error {
+		return st.Update(ctx, func(tx *store.Tx) error { return recordSession(tx, in, snap, rec, dir) })
 	})
 	if err != nil || refused == nil {
 		return err
 	}
 	return st.Update(ctx, func(tx *store.Tx) error { return failUnstarted(tx, rec, refused, in.Now.UTC()) })
+}
+
+// recordSession admits a session's root and writes the session's rows.
+func recordSession(tx *store.Tx, in *CreateInput, snap *profile.Snapshot, rec *store.Session, dir string) error {
+	if err := admitRoot(tx, rec, snap); err != nil {
+		return err
+	}
+	err := tx.Audit(&store.Audit{
+		At: rec.CreatedAt, Event: "run_started", SessionID: rec.SessionID, RunID: rec.CurrentRunID, Caller: "operator",
+		Details: map[string]any{
+			"profile": rec.ProfileID, "snapshot_hash": rec.SnapshotHash, "codex_version": rec.Codex.Version,
+			"codex_verdict": rec.Codex.Verdict, "prompt_sha256": rec.RootPrompt.SHA256,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	if err := tx.PutSession(rec); err != nil {
+		return err
+	}
+	run := store.Run{
+		SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, RunID: rec.CurrentRunID,
+		SessionID: rec.SessionID, Sequence: 1, Kind: "initial", Status: rec.Status, CreatedAt: rec.CreatedAt,
+	}
+	if err := tx.InsertRun(&run); err != nil {
+		return err
+	}
+	return putAgentRun(tx, &agentDraft{
+		session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
+		home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
+	})
+}
+
+// reconciler is what sessions that are found dead are reconciled with.
+func (in *CreateInput) reconciler() *Config {
+	return &Config{Folders: in.Folders, Build: in.Build, Getenv: in.Getenv, Log: slog.New(slog.DiscardHandler), Random: in.Random}
 }
 
 // failUnstarted ends a session of which nothing was started.

@@ -127,6 +127,9 @@ func (s *Supervisor) watchAll() {
 		close(s.awake)
 		if g := s.gw.Load(); g != nil {
 			s.wg.Go(func() { g.run(s.life) })
+			if s.budgeted() {
+				s.wg.Go(func() { g.watchBudgets(s.life) })
+			}
 		}
 		s.watchClient()
 		s.wg.Go(func() { s.watchRoot(s.life) })

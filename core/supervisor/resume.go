@@ -150,7 +150,7 @@ type comeback struct {
 // is its next; empty: it waits.
 func (s *Supervisor) takeUp(ctx context.Context, input string) (*comeback, error) {
 	back := &comeback{refused: map[string]string{}, jobs: []string{}}
-	err := s.commit(ctx, func(tx *store.Tx, c *change) error {
+	err := s.commitAdmission(ctx, func(tx *store.Tx, c *change) error {
 		rec, err := tx.Session(s.session)
 		if err != nil {
 			return err

@@ -74,6 +74,7 @@ type Supervisor struct {
 
 	lifecycle    refLocks      // of the verbs that change the session as a whole
 	controlLocks refLocks      // of the controls of each agent
+	spawning     refLocks      // of the spawns of each request key
 	asked        chan struct{} // holds one while a call is not noted yet
 	awake        chan struct{} // closed once the session is at work
 	watching     sync.Once
