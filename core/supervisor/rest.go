@@ -26,6 +26,12 @@ func (s *Supervisor) resting() bool {
 	return false
 }
 
+// jobRests reports whether a job waits for somebody to take it up.
+func (s *Supervisor) jobRests(id string) bool {
+	j, err := s.cachedJob(id)
+	return err == nil && (j.Status == core.JobPaused || j.Status == core.JobSuspended)
+}
+
 // rest serves a resting session for a while. A pause that a crash cut short is
 // finished first.
 func (s *Supervisor) rest(ctx context.Context) error {

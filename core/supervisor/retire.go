@@ -68,6 +68,12 @@ func (a *agent) retireLeftover(ctx context.Context) error { return a.finishPubli
 func (a *agent) retireKilled(reason *killReason) {
 	ctx := context.WithoutCancel(a.sup.life)
 	a.signalLaunched(reason)
+	if reason.status == core.JobPaused && a.host != nil {
+		// A thread with an active goal begins a turn as soon as it is opened again.
+		if err := a.pauseGoal(ctx); err != nil {
+			a.log.Warn("pausing the goal", "err", err)
+		}
+	}
 	if err := a.retire(ctx, true); err != nil {
 		a.log.Error("retiring the agent", "err", err)
 	}
@@ -80,6 +86,9 @@ func (a *agent) retireKilled(reason *killReason) {
 	}
 	if a.jobID == "" {
 		return // the session's verb publishes the session
+	}
+	if reason.status == core.JobPaused && a.rec.ThreadID != "" {
+		e.kind, e.text = core.ResultPartial, a.partialText(reason)
 	}
 	if err := a.endKilled(ctx, e); err != nil {
 		a.sup.fatal(err)
@@ -117,7 +126,11 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 	defer cancel()
 	stopErr := a.stopEngine(ctx, interrupt)
 	hostErr := a.retireHost(ctx)
-	if err := a.sup.revokeTokens(ctx, a.ref); err != nil {
+	kinds := []string{capGateway}
+	if a.jobID != "" { // a root that comes back is the same caller: its token goes with the session
+		kinds = append(kinds, capCaller)
+	}
+	if err := a.sup.revokeTokens(ctx, a.ref, kinds...); err != nil {
 		return err
 	}
 	if g := a.sup.gw.Load(); g != nil {

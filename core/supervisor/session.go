@@ -159,6 +159,9 @@ func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionSta
 		return err
 	}
 	s.releaseGateway(ctx)
+	if err := s.revokeTokens(ctx, s.cachedSession().RootAgentRef, capCaller, capGateway); err != nil {
+		return err
+	}
 	if err := s.removeCapabilities(); err != nil {
 		return err
 	}
@@ -235,7 +238,7 @@ func (s *Supervisor) killRun(rec *store.AgentRun, reason *killReason) {
 		run := a.snapshot()
 		rec = &run
 	}
-	if rec.Retired && s.jobOver(rec.JobID) {
+	if rec.Retired && (s.jobOver(rec.JobID) || reason.status == core.JobPaused && s.jobRests(rec.JobID)) {
 		return
 	}
 	role, err := s.snapshotAgent(rec.Agent)

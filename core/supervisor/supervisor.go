@@ -292,9 +292,9 @@ func (s *Supervisor) mintToken(ctx context.Context, ref, kind string, generation
 	return token, hash, nil
 }
 
-// revokeTokens drops every token of an agent run.
-func (s *Supervisor) revokeTokens(ctx context.Context, ref string) error {
-	return s.replaceTokens(ctx, ref, []string{capCaller, capGateway}, nil)
+// revokeTokens drops the tokens of an agent run that are of these kinds.
+func (s *Supervisor) revokeTokens(ctx context.Context, ref string, kinds ...string) error {
+	return s.replaceTokens(ctx, ref, kinds, nil)
 }
 
 // replaceTokens revokes an agent run's tokens of the given kinds and records
