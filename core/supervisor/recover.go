@@ -40,6 +40,9 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	if err := s.openWays(ctx); err != nil {
 		return s.failLaunch(ctx, err)
 	}
+	if err := s.noteLost(ctx, runs); err != nil {
+		return err
+	}
 	for _, rec := range runs {
 		if err := s.recoverAgent(rec); err != nil {
 			return err

@@ -68,12 +68,6 @@ func (a *agent) retireLeftover(ctx context.Context) error { return a.finishPubli
 func (a *agent) retireKilled(reason *killReason) {
 	ctx := context.WithoutCancel(a.sup.life)
 	a.signalLaunched(reason)
-	if reason.status == core.JobPaused && a.host != nil {
-		// A thread with an active goal begins a turn as soon as it is opened again.
-		if err := a.pauseGoal(ctx); err != nil {
-			a.log.Warn("pausing the goal", "err", err)
-		}
-	}
 	if err := a.retire(ctx, true); err != nil {
 		a.log.Error("retiring the agent", "err", err)
 	}

@@ -77,6 +77,7 @@ type Supervisor struct {
 	asked        chan struct{} // holds one while a call is not noted yet
 	awake        chan struct{} // closed once the session is at work
 	watching     sync.Once
+	lost         []string // jobs that were found without their processes; set before ready is closed
 
 	integrating sync.Mutex
 	keeper      process.Identity // guarded by mu; zero: not known
