@@ -90,7 +90,7 @@ func sha(text string) string {
 
 func TestFetch(t *testing.T) {
 	runs := fakeNPM(t, archive(t, good()...))
-	f := fetcher{pin: pin{platform: "p", triple: "t", sha256: sha("binary")}, base: t.TempDir(), log: io.Discard}
+	f := fetcher{pin: pin{version: preferred, platform: "p", triple: "t", sha256: sha("binary")}, base: t.TempDir(), log: io.Discard}
 	for range 2 {
 		path, err := f.fetch(context.Background())
 		if err != nil {
@@ -118,7 +118,7 @@ func TestFetch(t *testing.T) {
 
 func TestFetchRepairsADamagedCache(t *testing.T) {
 	runs := fakeNPM(t, archive(t, good()...))
-	f := fetcher{pin: pin{platform: "p", triple: "t"}, base: t.TempDir(), log: io.Discard}
+	f := fetcher{pin: pin{version: preferred, platform: "p", triple: "t"}, base: t.TempDir(), log: io.Discard}
 	path, err := f.fetch(context.Background())
 	if err != nil {
 		t.Fatal(err)
@@ -138,15 +138,15 @@ func TestFetchRepairsADamagedCache(t *testing.T) {
 }
 
 func TestFetchRefuses(t *testing.T) {
-	whole := pin{platform: "p", triple: "t", sha256: sha("binary")}
+	whole := pin{version: preferred, platform: "p", triple: "t", sha256: sha("binary")}
 	tests := []struct {
 		name    string
 		pin     pin
 		content []byte
 		want    string
 	}{
-		{"another binary", pin{platform: "p", triple: "t", sha256: sha("other")}, archive(t, good()...), "nothing was installed"},
-		{"another archive", pin{platform: "p", triple: "t", integrity: "sha512-x"}, archive(t, good()...), "nothing was installed"},
+		{"another binary", pin{version: preferred, platform: "p", triple: "t", sha256: sha("other")}, archive(t, good()...), "nothing was installed"},
+		{"another archive", pin{version: preferred, platform: "p", triple: "t", integrity: "sha512-x"}, archive(t, good()...), "nothing was installed"},
 		{"no vendor folder", whole, archive(t, entry{"package/x", "", 0o644, 0}), "nothing lies below package/vendor/t/"},
 		{"no binary", whole, archive(t, entry{"package/vendor/t/x", "", 0o644, 0}), "the package holds no binary"},
 		{"leaving the folder", whole, archive(t, entry{"package/vendor/t/../../../x", "", 0o644, 0}), "is not a plain file"},
@@ -171,7 +171,7 @@ func TestFetchRefuses(t *testing.T) {
 
 func TestFetchWithoutNPM(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	f := fetcher{pin: pin{platform: "p", triple: "t"}, base: t.TempDir(), log: io.Discard}
+	f := fetcher{pin: pin{version: preferred, platform: "p", triple: "t"}, base: t.TempDir(), log: io.Discard}
 	if _, err := f.fetch(context.Background()); err == nil || !strings.Contains(err.Error(), "install Node.js with npm") {
 		t.Errorf("fetch without npm = %v, want the remedy", err)
 	}

@@ -55,7 +55,7 @@ func (a *app) root() *cobra.Command {
 	cmd.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON for scripts")
 	cmd.AddCommand(
 		a.launchCmd(), a.execCmd(), a.attachCmd(), a.demoCmd(), a.sessionsCmd(), a.statusCmd(), a.pauseCmd(), a.continueCmd(), a.resumeCmd(),
-		a.compactCmd(), a.detachCmd(), a.stopCmd(), a.cancelCmd(), a.taintCmd(), a.rootCmd(), a.auditCmd(), a.profileCmd(), a.doctorCmd(), a.versionCmd(),
+		a.compactCmd(), a.detachCmd(), a.stopCmd(), a.cancelCmd(), a.taintCmd(), a.cleanCmd(), a.rootCmd(), a.jobCmd(), a.inboxCmd(), a.answerCmd(), a.auditCmd(), a.profileCmd(), a.doctorCmd(), a.versionCmd(),
 		a.mcpCmd(), a.superviseCmd(), a.pluginCmd(),
 	)
 	return cmd

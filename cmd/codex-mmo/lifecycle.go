@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -160,7 +161,7 @@ func (a *app) tellStatus(view *control.SessionView, err error) error {
 
 func (a *app) resumeCmd() *cobra.Command {
 	var in supervisor.SelectInput
-	var tainted bool
+	var tainted, upgrade bool
 	cmd := &cobra.Command{
 		Use:   "resume [SESSION | THREAD]",
 		Short: "Go on with a session in Codex's own screen, whatever became of its processes",
@@ -176,17 +177,18 @@ func (a *app) resumeCmd() *cobra.Command {
 			if len(args) == 1 {
 				in.Ref = args[0]
 			}
-			return a.resume(cmd.Context(), in, tainted)
+			return a.resume(cmd.Context(), in, tainted, upgrade)
 		},
 	}
 	cmd.Flags().BoolVar(&in.Last, "last", false, "the newest session of the workspace that can be resumed")
 	cmd.Flags().BoolVar(&in.AllCwds, "all-cwds", false, "with --last: of any workspace")
 	cmd.Flags().StringVar(&in.Cwd, "cwd", ".", "with --last: the workspace")
+	cmd.Flags().BoolVar(&upgrade, "upgrade-runtime", false, "first move a session at rest to this build of codex-mmo")
 	cmd.Flags().BoolVar(&tainted, "allow-tainted", false, "also when the session is tainted; it then delegates and integrates no more")
 	return cmd
 }
 
-func (a *app) resume(ctx context.Context, in supervisor.SelectInput, tainted bool) error {
+func (a *app) resume(ctx context.Context, in supervisor.SelectInput, tainted, upgrade bool) error {
 	if err := a.outside(); err != nil {
 		return err
 	}
@@ -204,6 +206,11 @@ func (a *app) resume(ctx context.Context, in supervisor.SelectInput, tainted boo
 	if rec.Status.Terminal() {
 		return overError(rec)
 	}
+	if upgrade {
+		if rec, err = a.upgradeRuntime(ctx, f, rec.SessionID); err != nil {
+			return err
+		}
+	}
 	client, err := a.bringBack(ctx, f, rec)
 	if err != nil {
 		return err
@@ -212,6 +219,17 @@ func (a *app) resume(ctx context.Context, in supervisor.SelectInput, tainted boo
 		return err
 	}
 	return a.screenOn(ctx, f, rec)
+}
+
+// upgradeRuntime moves a session at rest to this build.
+func (a *app) upgradeRuntime(ctx context.Context, f folders.Folders, id string) (*store.Session, error) {
+	err := a.withStore(ctx, f, func(st *store.Store) error {
+		return supervisor.UpgradeRuntime(ctx, st, f, id, build(), time.Now())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.readSession(ctx, f, id)
 }
 
 func (a *app) selectSession(ctx context.Context, f folders.Folders, in supervisor.SelectInput) (rec *store.Session, err error) {

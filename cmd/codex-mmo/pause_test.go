@@ -351,4 +351,3 @@ func TestPauseCompactContinue(t *testing.T) {
 	tm.assertSentOnce()
 	tm.assertClean()
 }
-

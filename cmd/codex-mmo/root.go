@@ -60,6 +60,12 @@ func (a *app) controlCmd(action, name, short string, text bool) *cobra.Command {
 		}
 		return a.showControl(answer)
 	})
+	o.addFlags(cmd, action, text)
+	return cmd
+}
+
+// addFlags adds what an action takes.
+func (o *agentControl) addFlags(cmd *cobra.Command, action string, text bool) {
 	if action != control.ActionInspect {
 		cmd.Flags().Int64Var(&o.revision, "expected-revision", -1, "control_revision that you have seen; without it the present one")
 	}
@@ -75,7 +81,6 @@ func (a *app) controlCmd(action, name, short string, text bool) *cobra.Command {
 		cmd.Flags().StringVar(&o.request, "request", "", "request_id, as inspect shows it")
 		cmd.Flags().StringVar(&o.response, "response", "", `JSON object, e.g. {"answers":{"q1":{"answers":["yes"]}}} or {"decision":"accept"}`)
 	}
-	return cmd
 }
 
 // control sends an order. Where no revision was seen, it looks first.

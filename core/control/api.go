@@ -587,8 +587,7 @@ type ContinueResponse struct {
 // ResumeRequest makes a session ready for a client: its root's engine lives
 // afterwards. It starts no turn.
 type ResumeRequest struct {
-	AllowTainted   bool `json:"allow_tainted,omitempty"`
-	UpgradeRuntime bool `json:"upgrade_runtime,omitempty"` // move a resting session to the build that asks
+	AllowTainted bool `json:"allow_tainted,omitempty"`
 }
 
 // ResumeResponse is the session afterwards.

@@ -80,7 +80,7 @@ func homeRecord(h *codexhome.Home) store.Home {
 	return store.Home{
 		Dir: h.Dir, Skill: h.SkillPath, SkillSHA256: h.SkillSHA256, Catalog: h.CatalogPath, CatalogSHA256: h.CatalogSHA256,
 		NativeAgentFiles: h.NativeAgentFiles, NativeAgentSHA: h.NativeAgentSHA256, DirectHeaderEnvs: h.DirectHeaderEnvs, ToolEnvs: h.ToolEnvs, ToolHTTPEnvs: h.ToolHTTPEnvs,
-		Warnings: h.Warnings,
+		CommandFlags: engineFlags("<agent run>/<generation>"), Warnings: h.Warnings,
 	}
 }
 

@@ -209,12 +209,17 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 		Fence: a.fence(), AgentRef: a.ref, Generation: generation,
 		EnginePath: codex.Path, EngineSha256: codex.SHA256, EngineStamp: codex.Stamp, EngineHome: a.rec.Home, Cwd: a.cwd(), Env: env,
 		SocketPath: socket, SpoolDir: filepath.Join(a.dir(), "spool"), StderrPath: filepath.Join(a.evidenceDir(), a.stderrName()),
-		// The home is shared by all jobs of a role, the mark is this agent's alone.
-		EngineArgs: []string{
-			"-c", fmt.Sprintf("shell_environment_policy.set.%s=%q", process.MarkEnv, mark),
-			"-c", fmt.Sprintf("mcp_servers.mmo_mesh.env.%s=%q", process.MarkEnv, mark),
-		},
+		EngineArgs: engineFlags(mark),
 	}, nil
+}
+
+// engineFlags are what an engine is told beside its home: a home is shared by
+// all jobs of a role, the mark is one agent's alone.
+func engineFlags(mark string) []string {
+	return []string{
+		"-c", fmt.Sprintf("shell_environment_policy.set.%s=%q", process.MarkEnv, mark),
+		"-c", fmt.Sprintf("mcp_servers.%s.env.%s=%q", codexhome.MeshServer, process.MarkEnv, mark),
+	}
 }
 
 // bearer returns what admits the engine at the gateway; nothing when Codex
@@ -267,7 +272,7 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 		Model: w.model, ModelProvider: w.provider, Effort: effort(a.effort()),
 		ApprovalPolicy: a.role.ApprovalPolicy,
 	}
-	if a.role.Permissions == profile.DangerFullAccess {
+	if a.unconfined() {
 		spec.Sandbox = profile.DangerFullAccess // a sandbox drops the permission profile, which this role has none of
 	} else {
 		spec.Permissions = a.permissionProfile()
@@ -299,8 +304,13 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 // checkEcho refuses a thread that does not have the isolation that was asked
 // for: Codex drops a permission profile without a word in some cases.
 func (a *agent) checkEcho(want *hostpb.ThreadSpec, got *hostpb.Echo) error {
-	for _, c := range []struct{ what, want, got string }{
-		{"permission profile", want.GetPermissions(), got.GetPermissionProfile()},
+	type echo struct{ what, want, got string }
+	isolation := echo{"permission profile", want.GetPermissions(), got.GetPermissionProfile()}
+	if want.GetSandbox() != "" {
+		isolation = echo{"sandbox", "dangerFullAccess", got.GetSandboxType()}
+	}
+	for _, c := range []echo{
+		isolation,
 		{"approval policy", want.GetApprovalPolicy(), got.GetApprovalPolicy()},
 		{"working folder", want.GetCwd(), got.GetCwd()},
 		{"model", want.GetModel(), got.GetModel()},
@@ -359,11 +369,27 @@ func (a *agent) cwd() string {
 	return a.sup.cachedSession().Workspace
 }
 
+// unconfined reports whether the agent's thread has no sandbox at all: its role
+// has none, and neither its job nor the command line asked for less.
+func (a *agent) unconfined() bool {
+	if a.role.Permissions != profile.DangerFullAccess {
+		return false
+	}
+	if a.jobID == "" {
+		asked := a.sup.cachedSession().SandboxMode
+		return asked == "" || asked == profile.DangerFullAccess
+	}
+	j, err := a.sup.cachedJob(a.jobID)
+	return err == nil && j.Mode == admission.ModeWorkspace
+}
+
 // permissionProfile is the sandbox of the agent's thread: a job writes when it
 // was asked to, in a working tree of its own; the root writes when its role may.
 func (a *agent) permissionProfile() string {
 	writes := a.role.Permissions == profile.WorkspaceWrite
-	if a.jobID != "" {
+	if a.jobID == "" {
+		writes = writes && a.sup.cachedSession().SandboxMode != profile.ReadOnly
+	} else {
 		j, err := a.sup.cachedJob(a.jobID)
 		writes = writes && err == nil && j.Mode == admission.ModeWorkspace
 	}

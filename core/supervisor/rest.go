@@ -35,6 +35,7 @@ func (s *Supervisor) jobRests(id string) bool {
 // rest serves a resting session for a while. A pause that a crash cut short is
 // finished first.
 func (s *Supervisor) rest(ctx context.Context) error {
+	s.holdGateway(ctx)
 	if s.cachedSession().ColdPausePending {
 		if err := s.finishPause(ctx); err != nil {
 			return err
@@ -122,8 +123,22 @@ func (s *Supervisor) openWays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.gw.Store(g)
+	if old := s.gw.Swap(g); old != nil {
+		old.close()
+	}
 	return s.prepareHomes(ctx)
+}
+
+// holdGateway takes over the gateway that an earlier supervisor of the session
+// may have left, so that it can be released.
+func (s *Supervisor) holdGateway(ctx context.Context) {
+	g, err := s.adoptGateway(ctx)
+	if err != nil {
+		s.log.Warn("the gateway can't be reached to release it", "err", err)
+	}
+	if g != nil {
+		s.gw.Store(g)
+	}
 }
 
 // watchAll starts what watches a session at work. It is done once in a

@@ -55,7 +55,7 @@ func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
 			return false, nil // whoever looks on is told in the next turn
 		}
 	}
-	if !over {
+	if !over || rec.Client != nil { // whoever looks on may go on
 		return false, nil
 	}
 	active := s.activeJobs()
@@ -271,13 +271,7 @@ func (s *Supervisor) loadRuns(ctx context.Context) (runs []*store.AgentRun, err 
 
 // resumeEnding finishes an end that a crash interrupted.
 func (s *Supervisor) resumeEnding(ctx context.Context) error {
-	g, err := s.adoptGateway(ctx)
-	if err != nil {
-		s.log.Warn("the gateway can't be reached to release it", "err", err)
-	}
-	if g != nil {
-		s.gw.Store(g)
-	}
+	s.holdGateway(ctx)
 	rec := s.cachedSession()
 	final := core.SessionStatus(rec.RootOutcome)
 	if rec.Status == core.SessionCancelling {

@@ -157,6 +157,18 @@ func (r *Repo) Keep(ctx context.Context, name, tree string) error {
 	return nil
 }
 
+// Forget drops what Keep kept under a name, so that git may remove it. What was
+// never kept is no error.
+func (r *Repo) Forget(ctx context.Context, name string) error {
+	if !refName.MatchString(name) || len(name) > 200 {
+		return core.Errorf(core.KindValue, "%q is no name for a kept tree", name)
+	}
+	if err := r.git.run(ctx, call{args: []string{"update-ref", "-d", "refs/mmo/" + name}, gitDir: r.private}); err != nil {
+		return core.Errorf(core.KindOS, "dropping the kept tree of %s: %w", name, err)
+	}
+	return nil
+}
+
 // attributes switch off whatever a .gitattributes file of the repository may
 // switch on: this file beats those. `!diff` leaves it to git to tell text from
 // binary files.
