@@ -153,3 +153,21 @@ func (s *Supervisor) watchAll() {
 		s.wg.Go(func() { s.watchRoot(s.life) })
 	})
 }
+
+// startTimeout is how long a session may be starting. One of which nothing lives
+// after that is not begun any more: whoever asked for it has gone.
+const startTimeout = 20 * time.Minute
+
+// checkStale refuses to begin a session that was left in its start.
+func (s *Supervisor) checkStale(runs []*store.AgentRun) error {
+	rec := s.cachedSession()
+	if rec.Status != core.SessionStarting || s.cfg.now().Sub(rec.CreatedAt) < startTimeout {
+		return nil
+	}
+	for _, run := range runs {
+		if identityOf(run.Host.Process).Alive() || identityOf(run.Engine).Alive() {
+			return nil
+		}
+	}
+	return core.Errorf(core.KindRuntime, "session %s did not start within %s, and nothing of it lives", s.session, startTimeout)
+}

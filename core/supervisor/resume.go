@@ -65,7 +65,7 @@ func (s *Supervisor) ResumeSession(ctx context.Context, call control.Call, r con
 		if err := s.bringUp(ctx, back); err != nil {
 			return nil, err
 		}
-	} else if err := s.noteResumed(ctx); err != nil {
+	} else if err := s.resumeLive(ctx); err != nil {
 		return nil, err
 	}
 	answer.Session = *s.SessionView()
@@ -335,12 +335,17 @@ func (s *Supervisor) awaitReconciled(ctx context.Context) []string {
 	return slices.Clone(orEmpty(s.lost))
 }
 
-// noteResumed records that a client takes up a session at work, whose homes are
-// written anew for the engines to come.
-func (s *Supervisor) noteResumed(ctx context.Context) error {
+// resumeLive takes up a session at work. Its homes are written anew, for the
+// engines to come.
+func (s *Supervisor) resumeLive(ctx context.Context) error {
 	if err := s.prepareHomes(ctx); err != nil {
 		return err
 	}
+	return s.noteResumed(ctx)
+}
+
+// noteResumed records that a client takes up a session at work.
+func (s *Supervisor) noteResumed(ctx context.Context) error {
 	return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 		if !rec.Status.CanBecome(core.SessionRunning) && rec.Status != core.SessionRunning {
 			return core.Errorf(core.KindRuntime, "session %s is %s", s.session, rec.Status)

@@ -118,6 +118,10 @@ func Run(ctx context.Context, cfg *Config) (Outcome, error) {
 // takeLock takes a lock file exclusively without waiting. It returns nil when
 // another process holds it.
 func takeLock(path string) (*flock.Flock, error) {
+	if info, err := os.Lstat(filepath.Dir(path)); err == nil && !info.IsDir() {
+		return nil, core.Errorf(core.KindOS, "lifecycle lock cannot traverse %s: it is not a folder", filepath.Dir(path)).
+			WithRemedy("put the session's own folder back there and try again")
+	}
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, core.Errorf(core.KindOS, "lifecycle lock cannot traverse %s: it is not a regular file", path).
 			WithRemedy("remove it and try again")
