@@ -40,6 +40,7 @@ type agent struct {
 
 	inbox    chan func(context.Context)
 	launched chan struct{} // closed when the engine exists and its handle is durable, or failed to
+	brought  chan struct{} // closed when its processes came up, or it was given up
 	ended    chan struct{} // closed when the actor has ended
 
 	mu        sync.Mutex
@@ -88,7 +89,7 @@ func (s *Supervisor) claim(rec *store.AgentRun, role profile.Agent) *agent {
 func (s *Supervisor) makeAgent(rec *store.AgentRun, role profile.Agent) *agent {
 	a := &agent{
 		sup: s, log: s.log.With("agent", rec.Agent, "job", rec.JobID), ref: rec.AgentRef, jobID: rec.JobID, role: role,
-		inbox: make(chan func(context.Context)), launched: make(chan struct{}), ended: make(chan struct{}),
+		inbox: make(chan func(context.Context)), launched: make(chan struct{}), brought: make(chan struct{}), ended: make(chan struct{}),
 		rec: *rec, recorded: *rec, lastText: map[string]string{},
 	}
 	a.killCtx, a.killFn = context.WithCancelCause(s.life)
@@ -115,6 +116,7 @@ func (a *agent) run(bring func(*agent, context.Context) error) {
 	if err := bring(a, a.killCtx); err != nil {
 		a.broken(err)
 	}
+	close(a.brought)
 	a.loop()
 }
 

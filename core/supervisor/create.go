@@ -101,6 +101,9 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	}
 	refused := checkSandbox(in.Sandbox, snap.Agents[snap.RootAgent])
 	if err := record(ctx, in, snap, rec, refused); err != nil {
+		if rec.Status == core.SessionFailed {
+			return nil, err // it is on record, with why
+		}
 		return nil, errors.Join(err, os.RemoveAll(in.Folders.SessionDir(id)))
 	}
 	if refused != nil {
@@ -277,7 +280,8 @@ func draftSession(in *CreateInput, snap *profile.Snapshot, id, workspace string)
 }
 
 // record publishes the session's files and then the rows that name them. A
-// session that is refused is on record as failed.
+// session that is refused, or whose start can't be audited, is on record as
+// failed.
 func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *store.Session, refused *core.Error) error {
 	dir := in.Folders.SessionDir(rec.SessionID)
 	if err := folders.MakeDir(dir); err != nil {
@@ -295,30 +299,57 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 		return err
 	}
 	defer st.Close()
-	err = admitAgain(ctx, in.reconciler(), rec.SessionID, func() error {
-		return st.Update(ctx, func(tx *store.Tx) error { return recordSession(tx, in, snap, rec, dir) })
-	})
-	if err != nil || refused == nil {
-		return err
+	draft := &agentDraft{
+		session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
+		home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
 	}
-	return st.Update(ctx, func(tx *store.Tx) error { return failUnstarted(tx, rec, refused, in.Now.UTC()) })
+	cause := admitAgain(ctx, in.reconciler(), rec.SessionID, func() error {
+		return st.Update(ctx, func(tx *store.Tx) error {
+			if err := admitRoot(tx, rec, snap); err != nil {
+				return err
+			}
+			if err := auditStart(tx, rec); err != nil {
+				return err
+			}
+			return putStarting(tx, rec, draft)
+		})
+	})
+	if cause == nil && refused == nil {
+		return nil
+	}
+	if core.KindOf(cause) == core.KindAdmission {
+		return cause // a session that was never admitted leaves no record
+	}
+	if cause == nil {
+		return st.Update(ctx, func(tx *store.Tx) error { return failUnstarted(tx, rec, refused, in.Now.UTC()) })
+	}
+	err = st.Update(ctx, func(tx *store.Tx) error {
+		if err := putStarting(tx, rec, draft); err != nil {
+			return err
+		}
+		return failUnstarted(tx, rec, cause, in.Now.UTC())
+	})
+	if err != nil {
+		rec.Status = core.SessionStarting // of which there is no row
+		return errors.Join(cause, err)
+	}
+	named := core.Errorf(core.KindOf(cause), "session %s could not be started: %w", rec.SessionID, cause)
+	named.SessionID, named.SessionStatus = rec.SessionID, rec.Status
+	return named
 }
 
-// recordSession admits a session's root and writes the session's rows.
-func recordSession(tx *store.Tx, in *CreateInput, snap *profile.Snapshot, rec *store.Session, dir string) error {
-	if err := admitRoot(tx, rec, snap); err != nil {
-		return err
-	}
-	err := tx.Audit(&store.Audit{
+func auditStart(tx *store.Tx, rec *store.Session) error {
+	return tx.Audit(&store.Audit{
 		At: rec.CreatedAt, Event: "run_started", SessionID: rec.SessionID, RunID: rec.CurrentRunID, Caller: "operator",
 		Details: map[string]any{
 			"profile": rec.ProfileID, "snapshot_hash": rec.SnapshotHash, "codex_version": rec.Codex.Version,
 			"codex_verdict": rec.Codex.Verdict, "prompt_sha256": rec.RootPrompt.SHA256,
 		},
 	})
-	if err != nil {
-		return err
-	}
+}
+
+// putStarting writes the rows of a session that is about to start.
+func putStarting(tx *store.Tx, rec *store.Session, root *agentDraft) error {
 	if err := tx.PutSession(rec); err != nil {
 		return err
 	}
@@ -329,10 +360,7 @@ func recordSession(tx *store.Tx, in *CreateInput, snap *profile.Snapshot, rec *s
 	if err := tx.InsertRun(&run); err != nil {
 		return err
 	}
-	return putAgentRun(tx, &agentDraft{
-		session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
-		home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
-	})
+	return putAgentRun(tx, root)
 }
 
 // reconciler is what sessions that are found dead are reconciled with.

@@ -275,6 +275,11 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 	if r.GraceSeconds < 0 || r.GraceSeconds > 3600 {
 		return nil, core.Errorf(core.KindValue, "grace_seconds %v is out of range", r.GraceSeconds).WithRemedy("use 0 to 3600")
 	}
+	unlock, err := s.lifecycle.lock(ctx, lifecycleKey)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if err := s.waitIdle(ctx, r.GraceSeconds); err != nil {
 		return nil, err
 	}
