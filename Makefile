@@ -37,12 +37,15 @@ lint: tools ## check format, vet, staticcheck, go.mod and generated code
 	go -C .tools vet ./...
 	go -C .tools mod tidy -diff
 	bin/tools/protogen -check $(PROTOS)
+	@rm -rf bin/schemas && go run ./cmd/codex-mmo profile schema --write bin/schemas >/dev/null
+	@diff -r bin/schemas docs/schemas || { echo "run make generate"; exit 1; }
 
 fmt: tools ## format all Go code
 	bin/tools/gofumpt -w . .tools
 
-generate: tools ## write the Go code of the plugin contracts
+generate: tools ## write the plugin contracts' Go code and the files' schemas
 	bin/tools/protogen $(PROTOS)
+	go run ./cmd/codex-mmo profile schema --write docs/schemas
 
 bench: build codex ## measure against floors on this machine
 	go build -o bin/mmo-bench ./cmd/mmo-bench

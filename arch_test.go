@@ -89,8 +89,8 @@ var layers = []layer{
 	},
 	{
 		"cmd/mmo-bench",
-		[]string{"core", "core/control", "core/folders", "core/process", "core/pluginhost", "plugins/base/proto", "plugins/gateway/proto"},
-		"the benchmark measures from outside, as a user does, and plugins as a supervisor does",
+		[]string{"core", "core/admission", "core/control", "core/folders", "core/process", "core/pluginhost", "core/store", "plugins/base/proto", "plugins/gateway/proto"},
+		"the benchmark measures from outside, as a user does, and plugins and admissions as a supervisor does",
 	},
 }
 
@@ -123,7 +123,7 @@ type owner struct {
 // the standard library that have one place. A new dependency needs a row here
 // and its reason in docs/decisions/0008-dependencies.md.
 var owners = []owner{
-	{imported: "database/sql", in: []string{"core/store"}},
+	{imported: "database/sql", in: []string{"core/store", "core/testkit"}},
 	{imported: "modernc.org/sqlite", in: []string{"core/store"}},
 	{imported: "github.com/mark3labs/mcp-go", in: []string{"mcpserver/...", "cmd/mmo-bench"}},
 	{imported: "github.com/santhosh-tekuri/jsonschema", in: []string{"core/contract", "mcpserver/..."}},

@@ -31,10 +31,27 @@ type Error struct {
 	Remedy  string // what to do next, an imperative sentence; may be empty
 	Reason  string // machine-readable cause of an admission refusal; may be empty
 
+	// Holders are who has what an admission lacked, at most MaxHolders of them.
+	Holders []Holder
+
 	SessionID     string        // set by launch errors
 	SessionStatus SessionStatus // set by launch errors
 
 	Err error // cause; may be nil
+}
+
+// MaxHolders bounds how many holders a refusal names.
+const MaxHolders = 8
+
+// Holder is an agent that has capacity which another one was refused.
+type Holder struct {
+	SessionID  string   // its session
+	JobID      string   // empty: the session's root
+	Agent      string   // role; empty for a root
+	Status     string   // of the job, or of the root's session
+	Units      int      // of the resource that was lacking; 0 for other limits
+	WriteScope []string // absolute; of a lease that was in the way
+	Frees      string   // what would set it free, a clause
 }
 
 // Error returns the message, the cause and the remedy in one line.

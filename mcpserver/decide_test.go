@@ -105,6 +105,28 @@ func TestRefusedDecisions(t *testing.T) {
 	}
 }
 
+// TestRefusedSpawnNamesHolders: a model that is refused capacity reads who has
+// it and what would set it free.
+func TestRefusedSpawnNamesHolders(t *testing.T) {
+	h := teamHandler()
+	h.OnSpawn = func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error) {
+		return nil, &core.Error{
+			Kind: core.KindAdmission, Message: "write scope conflicts", Reason: "write_scope_conflict", Remedy: "wait",
+			Holders: []core.Holder{
+				{SessionID: "s2", JobID: "j2", Agent: "writer", Status: "running", WriteScope: []string{"/w/src"}, Frees: "when the job ends"},
+				{SessionID: "s3", Status: "detached", Units: 2, Frees: "when session s3 ends"},
+			},
+		}
+	}
+	got := start(t, h).call("agents_spawn", `{"agents":[{"agent":"reader","task":"x"}]}`).tool(t)
+	want := "AdmissionError: write scope conflicts; wait (reason: write_scope_conflict)\nHeld by:\n" +
+		"- job j2 (writer) of session s2, running, writes [\"/w/src\"]; free when the job ends\n" +
+		"- the root of session s3, detached, 2 units; free when session s3 ends"
+	if !got.IsError || got.Content[0].Text != want {
+		t.Errorf("the refusal reads %+v, want %q", got, want)
+	}
+}
+
 // TestBatch sends several jobs as one spawn.
 func TestBatch(t *testing.T) {
 	var got []control.SpawnRequest

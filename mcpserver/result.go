@@ -38,7 +38,29 @@ func errorText(err error) string {
 	if errors.As(err, &e) && e.Reason != "" {
 		text += " (reason: " + e.Reason + ")"
 	}
+	if e != nil && len(e.Holders) > 0 {
+		text += "\nHeld by:"
+		for _, h := range e.Holders {
+			text += "\n- " + holderText(h)
+		}
+	}
 	return text
+}
+
+// holderText names who has what was refused, and what would set it free.
+func holderText(h core.Holder) string {
+	text := "the root of session " + h.SessionID
+	if h.JobID != "" {
+		text = fmt.Sprintf("job %s (%s) of session %s", h.JobID, h.Agent, h.SessionID)
+	}
+	text += ", " + h.Status
+	if h.Units > 0 {
+		text += fmt.Sprintf(", %d units", h.Units)
+	}
+	if len(h.WriteScope) > 0 {
+		text += fmt.Sprintf(", writes %q", h.WriteScope)
+	}
+	return text + "; free " + h.Frees
 }
 
 // toolError is errorResult as it goes into an answer.

@@ -49,6 +49,7 @@ func spawnsTool(grants []control.SpawnGrant) *tool {
 
 func spawnProperties(grants []control.SpawnGrant) []property {
 	var agents, kinds, modes []string
+	literal := false // somebody takes nothing else
 	var about strings.Builder
 	about.WriteString("Which agent does it.")
 	room := max(shortestAbout, min(longestAbout, allAbout/max(1, len(grants))))
@@ -63,10 +64,20 @@ func spawnProperties(grants []control.SpawnGrant) []property {
 		if len(g.Modes) > 0 {
 			fmt.Fprintf(&about, " Modes: %s.", strings.Join(g.Modes, ", "))
 		}
+		if g.LiteralOnly {
+			literal = true
+			about.WriteString(" Takes literal_task instead of task.")
+		}
+		if g.WriteScopeRequired {
+			about.WriteString(" Needs write_scope to write.")
+		}
 	}
 	properties := []property{
 		{"agent", true, text(about.String(), field{"enum", agents})},
-		{"task", true, text("The whole task: goal, context, paths, and what the answer must contain.", field{"minLength", 1})},
+		{"task", !literal, text("The whole task: goal, context, paths, and what the answer must contain.", field{"minLength", 1})},
+	}
+	if literal {
+		properties = append(properties, property{"literal_task", false, literalSchema()})
 	}
 	if kinds = unique(kinds); len(kinds) > 0 {
 		properties = append(properties, property{"task_kind", false, text("One of the agent's task kinds; needed when it has several.", field{"enum", kinds})})
@@ -77,6 +88,24 @@ func spawnProperties(grants []control.SpawnGrant) []property {
 			property{"write_scope", false, list("With workspace-write: paths it may change, relative to the workspace.", field{"maxItems", maxJobs})})
 	}
 	return properties
+}
+
+// literalSchema is the only kind of task that an agent of low trust takes.
+func literalSchema() fields {
+	props := fields{
+		{"operation", text("summarize_supplied {text, max_points?} or locate {needle, paths}.")},
+		{"text", text("What to summarise.")},
+		{"max_points", integer("At most so many points.", field{"minimum", 1}, field{"maximum", 100})},
+		{"needle", text("The text to find.")},
+		{"paths", list("Where to look, relative to the workspace.", field{"maxItems", 256})},
+	}
+	return fields{
+		{"type", "object"},
+		{"description", "For agents that take it: one operation with its data, no words of your own."},
+		{"properties", props},
+		{"required", []string{"operation"}},
+		{"additionalProperties", false},
+	}
 }
 
 // oneLine takes a profile's text into a description: hostile enough to be kept

@@ -146,6 +146,9 @@ func (a *app) bringBack(ctx context.Context, f folders.Folders, rec *store.Sessi
 	} else if !errors.Is(err, control.ErrUnreachable) {
 		return nil, err
 	}
+	if _, err := lockHeld(filepath.Join(f.SessionDir(rec.SessionID), "supervisor.lock")); err != nil {
+		return nil, err // its supervisor would only fail of it
+	}
 	held, err := lockHeld(filepath.Join(f.SessionDir(rec.SessionID), "keeper.lock"))
 	if err != nil {
 		return nil, err
@@ -191,8 +194,13 @@ func (a *app) superviseEnv(f folders.Folders) []string {
 
 // lockHeld reports whether another process holds a lock file.
 func lockHeld(path string) (bool, error) {
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		return false, core.Errorf(core.KindOS, "lifecycle lock cannot traverse %s: it is not a regular file", path).
+			WithRemedy("remove it and try again")
 	}
 	lock := flock.New(path, flock.SetPermissions(0o600))
 	free, err := lock.TryLock()

@@ -23,6 +23,8 @@ type sessionOptions struct {
 	snapshot string
 	cwd      string
 	sandbox  string
+	tokens   int64
+	usd      float64
 	bind     []string // AGENT=MODEL
 	faults   []string // ROUTE=KIND
 }
@@ -31,6 +33,8 @@ func (o *sessionOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.cwd, "cwd", ".", "workspace: a folder inside a git repository")
 	flags.StringVar(&o.snapshot, "snapshot", "", "start from a kept snapshot, by its hash, instead of a profile")
+	flags.Int64Var(&o.tokens, "budget-tokens", 0, "tokens that the whole session may use, input and output (default: as the profile says)")
+	flags.Float64Var(&o.usd, "budget-usd", 0, "US dollars that the whole session may cost (default: as the profile says)")
 	flags.StringVar(&o.sandbox, "sandbox", "", "what the root may do on disk: read-only or workspace-write (default: as its role says)")
 	flags.StringArrayVar(&o.bind, "bind", nil, "AGENT=MODEL: give an agent another model of the catalogue; repeatable")
 	flags.StringArrayVar(&o.faults, "route-fault", nil, "ROUTE=KIND: do without a route, as if it had that fault; repeatable")
@@ -48,7 +52,7 @@ func (a *app) create(ctx context.Context, f folders.Folders, o *sessionOptions, 
 	}
 	rec, err := supervisor.Create(ctx, &supervisor.CreateInput{
 		Folders: f, Profile: o.profile, Snapshot: o.snapshot, Bundled: profiles.FS, Bindings: bindings, RouteFaults: faults,
-		Sandbox: o.sandbox, Workspace: o.cwd, Prompt: prompt, Kind: kind,
+		Sandbox: o.sandbox, BudgetTokens: o.tokens, BudgetUSD: o.usd, Workspace: o.cwd, Prompt: prompt, Kind: kind,
 		Build: build(), Getenv: a.getenv, Now: time.Now(), Random: rand.Reader,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/folders"
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -26,6 +27,9 @@ func (a *app) sessionVerb(use, short, long string, args cobra.PositionalArgs, ru
 			if err != nil {
 				return err
 			}
+			if rec.Status.Terminal() {
+				return a.overAlready(rec, cmd.Name())
+			}
 			client, err := a.bringBack(cmd.Context(), f, rec)
 			if err != nil {
 				return err
@@ -33,6 +37,21 @@ func (a *app) sessionVerb(use, short, long string, args cobra.PositionalArgs, ru
 			return run(cmd.Context(), client, args)
 		},
 	}
+}
+
+// overAlready answers for a session that has ended: what would have ended or
+// rested it finds it so, nothing takes it up.
+func (a *app) overAlready(rec *store.Session, verb string) error {
+	switch verb {
+	case "pause", "detach", "cancel":
+		return a.tellStatus(supervisor.ViewSession(rec), nil)
+	}
+	return overError(rec)
+}
+
+func overError(rec *store.Session) error {
+	return core.Errorf(core.KindRuntime, "terminal immutable session: %s is %s", rec.SessionID, rec.Status).
+		WithRemedy("start a new one; its results stay: codex-mmo status %s", rec.SessionID)
 }
 
 func (a *app) pauseCmd() *cobra.Command {
@@ -183,6 +202,9 @@ func (a *app) resume(ctx context.Context, in supervisor.SelectInput, tainted, up
 	rec, err := a.selectSession(ctx, f, in)
 	if err != nil {
 		return err
+	}
+	if rec.Status.Terminal() {
+		return overError(rec)
 	}
 	if upgrade {
 		if rec, err = a.upgradeRuntime(ctx, f, rec.SessionID); err != nil {

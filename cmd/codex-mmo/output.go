@@ -128,6 +128,9 @@ func errorView(err error) control.ErrorView {
 	if asError(err, &e) {
 		v.Message, v.Remedy, v.Reason = e.Message, e.Remedy, e.Reason
 		v.SessionID, v.SessionStatus = e.SessionID, string(e.SessionStatus)
+		for _, h := range e.Holders {
+			v.Holders = append(v.Holders, control.HolderView(h))
+		}
 	}
 	return v
 }

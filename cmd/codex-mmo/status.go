@@ -21,7 +21,10 @@ func (a *app) statusCmd() *cobra.Command {
 			"be at work and has no supervisor (after a crash or a reboot) is brought back first.\n\n" +
 			"RESULT says what the lead did with a worker's answer: unread, read, accepted, rejected or integrated. CHANGES\n" +
 			"is what a writer changed in a working tree of its own; it is in your workspace once it says so. RESTARTS\n" +
-			"counts how often lost processes were replaced.",
+			"counts how often lost processes were replaced.\n\n" +
+			"LIMIT shows what the session's agents share with each other and with other sessions, and who holds it; BUDGET\n" +
+			"what may be spent: FREE FOR JOBS is what no job has a claim on, LEFT FOR ROOT includes what is kept for its\n" +
+			"final report, OVERRUN is what answers cost beyond their limit.",
 		Args: atMostOne("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := a.folders()

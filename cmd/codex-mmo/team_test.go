@@ -165,9 +165,17 @@ func gitInit(t testing.TB, dir string) {
 var sessionLine = regexp.MustCompile(`session (\S+) starts`)
 
 // start runs `codex-mmo exec --json` and returns once the session is known.
-func (tm *team) start(prompt string) {
+func (tm *team) start(prompt string, more ...string) {
 	tm.t.Helper()
-	tm.cmd = tm.place.Command(tm.t, "exec", tm.profileDir(), prompt, "--json")
+	tm.startWith(nil, append([]string{"exec", tm.profileDir(), prompt, "--json"}, more...)...)
+}
+
+// startWith is start with the whole command line, and with variables over those
+// of the place.
+func (tm *team) startWith(env []string, args ...string) {
+	tm.t.Helper()
+	tm.cmd = tm.place.Command(tm.t, args...)
+	tm.cmd.Env = append(tm.cmd.Env, env...)
 	tm.cmd.Stdout = &tm.stdout
 	pipe, err := tm.cmd.StderrPipe()
 	if err != nil {

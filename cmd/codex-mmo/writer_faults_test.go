@@ -137,17 +137,22 @@ func (tm *team) write(name, text string) {
 	}
 }
 
-// batchScript starts two members of which the second can't be launched.
+// batchScript starts two members of which the second can't be launched, and
+// then two that can.
 const batchScript = `
 model m-lead
   step
     call mcp__mmo_mesh agents_spawn {"agents": [{"agent": "worker", "task": "look"}, {"agent": "writer", "task": "write", "mode": "workspace-write"}]}
   step
-    say "END ${@output last}"
+    call mcp__mmo_mesh agents_spawn {"agents": [{"agent": "worker", "task": "look"}, {"agent": "worker", "task": "look"}]}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 1}", "${job_id 2}"], "timeout_seconds": 60}
+  step
+    say "END ${@output 1}"
 
 model m-worker
   step
-    shell "sleep 900"
+    say "DONE"
 
 model m-writer
   step
@@ -155,7 +160,10 @@ model m-writer
 `
 
 // TestBatchRollsBackWhole: when one member can't be launched, none is left: the
-// batch is refused by name and every member is failed and marked.
+// batch is refused by name, every member is failed and marked, and the next
+// batch is accepted.
+//
+// Spec: A072
 func TestBatchRollsBackWhole(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, batchScript, 3)
@@ -169,10 +177,15 @@ func TestBatchRollsBackWhole(t *testing.T) {
 		t.Errorf("exec ended %s with %q", out.Status, out.Result)
 	}
 	jobs := tm.stored().Jobs
-	if len(jobs) != 2 {
-		t.Fatalf("%d jobs are on record, want 2", len(jobs))
+	if len(jobs) != 4 {
+		t.Fatalf("%d jobs are on record, want 4", len(jobs))
 	}
-	for _, j := range jobs {
+	for _, j := range jobs[2:] {
+		if j.Status != "completed" || j.RolledBack {
+			t.Errorf("of the next batch %s is %s, rolled back %v", j.Agent, j.Status, j.RolledBack)
+		}
+	}
+	for _, j := range jobs[:2] {
 		if j.Status != "failed" || !j.RolledBack || !strings.Contains(j.Error, "worktrees") {
 			t.Errorf("%s is %s, rolled back %v, %q", j.Agent, j.Status, j.RolledBack, j.Error)
 		}

@@ -1,7 +1,7 @@
 // Command mmo-bench measures codex-mmo on this machine, each figure beside the
 // least that it could cost, measured in turns in the same run.
 //
-//	mmo-bench -binary bin/codex-mmo [-n 10] [-only team,cli,mcp,gateway]
+//	mmo-bench -binary bin/codex-mmo [-n 10] [-only team,cli,mcp,gateway,admission]
 //
 // Ratios are what counts: times depend on the machine. The team's figures come
 // from sessions of the bundled offline profile on the pinned Codex.
@@ -30,6 +30,7 @@ var suites = []struct {
 	{"cli", measureCLI},
 	{"mcp", measureMCP},
 	{"gateway", measureGateway},
+	{"admission", measureAdmission},
 }
 
 // bench is what all suites share.

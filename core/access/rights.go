@@ -20,10 +20,19 @@ const (
 // Caller is who calls, once that is proven.
 type Caller struct {
 	Role     Role
-	Agent    string // agent id in the profile; empty for the operator
-	AgentRef string // ar_...; empty for the operator
-	JobID    string // the worker's own job
-	ThreadID string
+	Agent    string   // agent id in the profile; empty for the operator
+	AgentRef string   // ar_...; of a native agent: of the agent in whose engine it runs
+	JobID    string   // of the worker, or of the worker in whose engine a native agent runs
+	ThreadID string   //
+	Chain    []string // agent refs of its ancestors, nearest first
+	Grants   Grants
+}
+
+// Grants are what the profile gives to a role.
+type Grants struct {
+	Spawns       bool                // it may give jobs to others
+	WholeSession bool                // it sees the jobs of the whole session, not its descendants alone
+	Controls     map[string][]string // agent id -> control actions that it may use on its jobs
 }
 
 // Job is what the rights depend on of the job that a verb is about. The zero
@@ -31,57 +40,32 @@ type Caller struct {
 type Job struct {
 	JobID       string
 	AgentRef    string
+	Agent       string   // its role
 	ParentChain []string // agent refs of its ancestors, its own spawner first, the root's last
 }
 
-// reach is how far a right goes.
-type reach int
+// State is what the rights depend on of the session.
+type State struct {
+	Status  core.SessionStatus
+	Tainted bool // isolation could not be guaranteed
+}
+
+// right is a kind of authority. They are apart: who may see a job, or control
+// it, has no say in what becomes of its result, nor may he cancel it.
+type right int
 
 const (
-	nothing     reach = iota // refused
-	descendants              // jobs below the caller; a list is filtered by asking for each job
-	session                  // everything in the session
+	noRight     right = iota // refused
+	greet                    // whoever was let in
+	identity                 // agents of ours, and the operator
+	lead                     // the root, for the session as a whole
+	visibility               // to see jobs and read their results
+	control                  // to look into an agent and tell it what to do, action by action
+	disposition              // to accept, reject or integrate a result
+	cancelling               // to end a job
+	delegation               // to give jobs to others
+	ownership                // the operator's alone
 )
-
-// rights is the whole table: verb of the control API -> role -> how far. What
-// is not in it is refused. Which agents a caller may spawn is not a right but a
-// grant of its profile, checked where jobs are admitted.
-var rights = map[string]map[Role]reach{
-	"hello":     {RoleRoot: session, RoleWorker: session, RoleNative: session, RoleOperator: session},
-	"caller":    {RoleRoot: session, RoleWorker: session, RoleOperator: session},
-	"spawn":     {RoleRoot: session, RoleWorker: session},
-	"session":   {RoleRoot: session, RoleOperator: session},
-	"jobs":      {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"wait":      {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"result":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"cancel":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"accept":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"reject":    {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"integrate": {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"attach":    {RoleOperator: session},
-	"stop":      {RoleOperator: session},
-	"follow":    {RoleOperator: session},
-	"audit":     {RoleOperator: session},
-
-	RootVerb:           {RoleOperator: session},
-	"inspect":          {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"steer":            {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"interrupt":        {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"pause":            {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"continue":         {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"finalize":         {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"compact":          {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"set_effort":       {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"respond":          {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"detach":           {RoleRoot: session, RoleWorker: descendants, RoleOperator: session},
-	"session_pause":    {RoleOperator: session},
-	"session_continue": {RoleOperator: session},
-	"session_resume":   {RoleOperator: session},
-	"session_compact":  {RoleOperator: session},
-	"session_detach":   {RoleOperator: session},
-	"session_cancel":   {RoleOperator: session},
-	"session_taint":    {RoleOperator: session},
-}
 
 // Rights that are not named like their verb or action.
 const (
@@ -89,26 +73,140 @@ const (
 	StopJobVerb = "stop_job" // to stop one job
 )
 
+// rights is the whole table: verb of the control API, or action of its verb
+// control -> right. What is not in it is refused. Whom a caller may spawn is not
+// a right but a grant of its profile, checked where jobs are admitted.
+var rights = map[string]right{
+	"hello":   greet,
+	"caller":  identity,
+	"session": lead,
+
+	"jobs": visibility, "wait": visibility, "result": visibility,
+	"inspect": visibility, "trace": visibility,
+
+	"steer": control, "interrupt": control, "pause": control, "continue": control, "finalize": control, "compact": control,
+	"set_effort": control, "respond": control, "fork": control, "detach": control, StopJobVerb: control,
+
+	"accept": disposition, "reject": disposition, "integrate": disposition,
+	"cancel": cancelling,
+	"spawn":  delegation,
+
+	RootVerb: ownership, "attach": ownership, "stop": ownership, "follow": ownership, "audit": ownership,
+	"session_pause": ownership, "session_continue": ownership, "session_resume": ownership, "session_compact": ownership,
+	"session_detach": ownership, "session_cancel": ownership, "session_taint": ownership,
+}
+
+// actionOf names a right as the profile's grants do.
+func actionOf(verb string) string {
+	if verb == StopJobVerb {
+		return "stop"
+	}
+	return verb
+}
+
 // May returns nil when caller may use the verb on the job, which belongs to the
 // caller's session. Otherwise it returns a *core.Error of kind PermissionError.
-// The zero Job asks about the verb alone: a worker may list jobs, and then sees
+// The zero Job asks about the verb alone: an agent may list jobs, and then sees
 // those for which May says yes.
-func May(caller Caller, verb string, target Job) error {
-	switch rights[verb][caller.Role] {
-	case session:
+//
+// The operator may do everything in every state; what a state does not allow,
+// the verb itself says. Agents lose their capability with the session's end, and
+// once that is under way they can look, no more. In a tainted session nobody but
+// the operator delegates or integrates.
+func May(caller Caller, verb string, target Job, state State) error {
+	what := rights[verb]
+	switch {
+	case what == greet && caller.Role != "", caller.Role == RoleOperator && what != noRight && what != delegation:
 		return nil
-	case descendants:
-		if target.JobID == "" && target.AgentRef == "" && verb == "jobs" {
-			return nil
-		}
-		if caller.AgentRef != "" && slices.Contains(target.ParentChain, caller.AgentRef) {
-			return nil
-		}
-		return core.Errorf(core.KindPermission, "%s %s may not use %s on job %q: it is not a descendant of the caller",
-			caller.Role, caller.Agent, verb, target.JobID).
-			WithRemedy("name a job that you spawned yourself; agent_status lists them")
+	case !caller.isAgent() || what == noRight:
+		return refused("%s may not use %s", caller.name(), verb)
+	case what == ownership:
+		return refused("%s may not use %s: it is the operator's alone", caller.name(), verb)
 	}
-	return core.Errorf(core.KindPermission, "%s may not use %s", caller.name(), verb)
+	if err := stateAllows(caller, verb, what, state); err != nil {
+		return err
+	}
+	return agentMay(caller, verb, what, target)
+}
+
+// stateAllows checks what the session's state leaves to its agents.
+func stateAllows(caller Caller, verb string, what right, state State) error {
+	switch {
+	case state.Status.Terminal():
+		return refused("the capability of %s is unavailable: the session is %s", caller.name(), state.Status)
+	case state.Tainted && (what == delegation || verb == "integrate"):
+		return refused("%s may not use %s: the session is tainted", caller.name(), verb).
+			WithRemedy("tell in your answer what you would delegate or integrate; a person decides")
+	case what == identity || what == visibility || what == lead || what == delegation: // admission refuses jobs by itself
+		return nil
+	case state.Status == core.SessionFinishing || state.Status == core.SessionCancelling:
+		return refused("%s may not use %s: the session is %s", caller.name(), verb, state.Status)
+	}
+	return nil
+}
+
+func agentMay(caller Caller, verb string, what right, target Job) error {
+	switch what {
+	case identity:
+		return nil
+	case lead:
+		if caller.Role != RoleRoot {
+			return refused("%s may not use %s: only the root role may", caller.name(), verb)
+		}
+		return nil
+	case delegation:
+		if !caller.Grants.Spawns {
+			return refused("%s may not use %s: its role has nobody to give jobs to", caller.name(), verb)
+		}
+		return nil
+	case visibility:
+		return caller.maySee(verb, target)
+	case control:
+		return caller.mayControl(verb, target)
+	}
+	if caller.Role == RoleNative && !caller.Grants.Spawns {
+		return refused("%s may not use %s: it gives no jobs to others", caller.name(), verb)
+	}
+	if caller.above(target) {
+		return nil
+	}
+	return refused("%s may not use %s on job %q: it is not a descendant of the caller", caller.name(), verb, target.JobID).
+		WithRemedy("leave it to whoever spawned the job; agent_status lists yours")
+}
+
+// maySee: the root sees all; others their descendants, all when their role sees
+// the session, and the jobs of roles that they control in any way.
+func (c Caller) maySee(verb string, target Job) error {
+	listing := verb == "jobs" && target.JobID == "" && target.AgentRef == ""
+	if listing || c.Role == RoleRoot || c.Grants.WholeSession || len(c.Grants.Controls[target.Agent]) > 0 || c.above(target) {
+		return nil
+	}
+	return refused("%s may not use %s on job %q: it is not a descendant of the caller, whose role does not see the session", c.name(), verb, target.JobID).
+		WithRemedy("name a job that you spawned yourself; agent_status lists them")
+}
+
+// mayControl: an action that the role was granted on the target's role. Nobody
+// controls himself or whoever is above him.
+func (c Caller) mayControl(verb string, target Job) error {
+	action := actionOf(verb)
+	switch granted := c.Grants.Controls[target.Agent]; {
+	case target.AgentRef == "" || target.AgentRef == c.AgentRef || slices.Contains(c.Chain, target.AgentRef):
+		return refused("%s may not use %s on itself or on an agent above it", c.name(), action)
+	case !slices.Contains(granted, action):
+		return refused("%s may not use %s on job %q: its role was not granted that on %q", c.name(), action, target.JobID, target.Agent).
+			WithRemedy("choose one of %q", granted)
+	}
+	return nil
+}
+
+// above reports whether the job is a descendant of the caller. All jobs are the
+// root's.
+func (c Caller) above(target Job) bool {
+	return c.Role == RoleRoot || c.AgentRef != "" && slices.Contains(target.ParentChain, c.AgentRef)
+}
+
+func (c Caller) isAgent() bool {
+	return c.Role == RoleRoot || c.Role == RoleWorker || c.Role == RoleNative
 }
 
 func (c Caller) name() string {
@@ -119,4 +217,8 @@ func (c Caller) name() string {
 		return "the " + string(c.Role)
 	}
 	return string(c.Role) + " " + c.Agent
+}
+
+func refused(format string, args ...any) *core.Error {
+	return core.Errorf(core.KindPermission, format, args...)
 }

@@ -45,10 +45,13 @@ type config struct {
 	Projects       map[string]project         `toml:"projects,omitempty"`
 }
 
-// skills switches the bundled skills off, and the team's own on or off.
+// skills switches the bundled skills off, and the team's own on or off. Models are
+// told of none: Codex would list those of the workspace too, however untrusted it
+// is. The team's own stands in AGENTS.md, since no command may read the home.
 type skills struct {
-	Bundled map[string]bool `toml:"bundled"`
-	Config  []skill         `toml:"config,omitempty"`
+	IncludeInstructions bool            `toml:"include_instructions"`
+	Bundled             map[string]bool `toml:"bundled"`
+	Config              []skill         `toml:"config,omitempty"`
 }
 
 type skill struct {

@@ -100,7 +100,7 @@ func Write(spec *Spec) (*Home, error) {
 		}
 	}
 	home := spec.home(agent, model)
-	files := []file{{"AGENTS.md", guidance}}
+	var files []file
 	if home.CatalogPath != "" {
 		list, err := strictjson.Marshal(catalog(spec.models(agent), home.ModelProvider))
 		if err != nil {
@@ -116,7 +116,9 @@ func Write(spec *Spec) (*Home, error) {
 		}
 		home.SkillSHA256 = digest(skill)
 		files = append(files, file{"skills/" + SkillName + "/SKILL.md", skill})
+		guidance = withSkill(guidance, skill)
 	}
+	files = append(files, file{"AGENTS.md", guidance})
 	cfg := newConfig(spec, agent, model, home)
 	roles, err := spec.natives(home, cfg)
 	if err != nil {
@@ -184,6 +186,17 @@ func (s *Spec) home(agent profile.Agent, model profile.Model) *Home {
 	}
 	h.ToolEnvs, h.ToolHTTPEnvs = sortedSet(h.ToolEnvs), sortedSet(h.ToolHTTPEnvs)
 	return h
+}
+
+// withSkill is an agent's guidance followed by the team's skill, less the front
+// matter that is for lists of skills.
+func withSkill(guidance, skill []byte) []byte {
+	if rest, ok := bytes.CutPrefix(skill, []byte("---\n")); ok {
+		if _, body, ok := bytes.Cut(rest, []byte("\n---\n")); ok {
+			skill = body
+		}
+	}
+	return slices.Concat(bytes.TrimRight(guidance, "\n"), []byte("\n\n"), bytes.TrimLeft(skill, "\n"))
 }
 
 // delegates reports whether a role has anybody to delegate to, as jobs or as

@@ -58,6 +58,13 @@ func (s *Spec) roleFile(home *Home, agent profile.Agent) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Snapshot.CanDelegate(agent.ID) && home.SkillPath != "" {
+		skill, err := s.Snapshot.Text(s.Snapshot.Skill)
+		if err != nil {
+			return nil, err
+		}
+		guidance = withSkill(guidance, skill)
+	}
 	model := s.Snapshot.Models[agent.Model]
 	role := roleFile{
 		Model: modelName(model, home.ModelProvider), ModelReasoningEffort: effort(agent), DeveloperInstructions: string(guidance),

@@ -109,7 +109,7 @@ func TestHybridHome(t *testing.T) {
 	if got := config["features"].(table)["multi_agent"]; got != true {
 		t.Errorf("features.multi_agent = %v, want true", got)
 	}
-	if diff := cmp.Diff(table{"bundled": table{"enabled": false}, "config": []any{table{"path": skill, "enabled": true}}}, config["skills"]); diff != "" {
+	if diff := cmp.Diff(table{"include_instructions": false, "bundled": table{"enabled": false}, "config": []any{table{"path": skill, "enabled": true}}}, config["skills"]); diff != "" {
 		t.Errorf("the skills of the root (-want +got):\n%s", diff)
 	}
 
@@ -121,7 +121,7 @@ func TestHybridHome(t *testing.T) {
 		"model": "small", "model_reasoning_effort": "high", "developer_instructions": "# The scout\n",
 		"sandbox_workspace_write": table{"network_access": false},
 		"mcp_servers":             table{"mmo_mesh": mesh, "firecrawl": firecrawl, "ida_pro": ida},
-		"skills":                  table{"bundled": table{"enabled": false}, "config": []any{table{"path": skill, "enabled": false}}},
+		"skills":                  table{"include_instructions": false, "bundled": table{"enabled": false}, "config": []any{table{"path": skill, "enabled": false}}},
 	}
 	if diff := cmp.Diff(want, role); diff != "" {
 		t.Errorf("the role file of the native (-want +got):\n%s", diff)
@@ -138,7 +138,7 @@ func TestHybridHome(t *testing.T) {
 	if diff := cmp.Diff(wantHome, home); diff != "" {
 		t.Errorf("what the home was given (-want +got):\n%s", diff)
 	}
-	for file, text := range map[string]string{"AGENTS.md": "# The lead\n", "skills/" + codexhome.SkillName + "/SKILL.md": "---\nname: team-orchestration\ndescription: How this team works.\n---\nDelegate.\n"} {
+	for file, text := range map[string]string{"AGENTS.md": "# The lead\n\nDelegate.\n", "skills/" + codexhome.SkillName + "/SKILL.md": "---\nname: team-orchestration\ndescription: How this team works.\n---\nDelegate.\n"} {
 		if got := read(t, home.Dir, file); got != text {
 			t.Errorf("%s = %q, want the snapshot's %q", file, got, text)
 		}

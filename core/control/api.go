@@ -84,6 +84,8 @@ type ErrorView struct {
 	Reason        string `json:"reason,omitempty"`
 	SessionID     string `json:"session_id,omitempty"`
 	SessionStatus string `json:"session_status,omitempty"`
+
+	Holders []HolderView `json:"holders,omitempty"` // who has what an admission lacked
 }
 
 // HelloRequest asks who serves the socket.
@@ -119,6 +121,9 @@ type SpawnGrant struct {
 	Description string   `json:"description"`
 	TaskKinds   []string `json:"task_kinds"`
 	Modes       []string `json:"modes"` // read-only, workspace-write
+	// LiteralOnly says that the agent has low trust: it takes literal_task alone.
+	LiteralOnly        bool `json:"literal_only,omitempty"`
+	WriteScopeRequired bool `json:"write_scope_required,omitempty"` // of a writer
 }
 
 // SessionRequest asks for the session's public view.
@@ -159,6 +164,7 @@ type SessionView struct {
 	ProfileWarnings   []string                     `json:"profile_warnings,omitempty"`
 	Homes             map[string]HomeView          `json:"homes,omitempty"` // agent -> its CODEX_HOME; operator only
 
+	Capacity *Capacity      `json:"capacity,omitempty"` // while a supervisor answers
 	Jobs     []JobView      `json:"jobs,omitempty"`
 	Usage    []UsageView    `json:"usage,omitempty"`
 	Evidence []EvidenceView `json:"evidence,omitempty"` // operator only
@@ -236,6 +242,9 @@ type UsageView struct {
 	CachedTokens *uint64 `json:"cached_input_tokens"`
 	OutputTokens *uint64 `json:"output_tokens"`
 	Scripted     bool    `json:"scripted"` // the model was the scripted offline one
+
+	USD      json.Number `json:"cost_usd,omitempty"`          // of the requests whose price is known
+	Unpriced int         `json:"unpriced_requests,omitempty"` // whose cost nobody knows
 }
 
 // SpawnRequest delegates one job, or several that are admitted together or
@@ -304,6 +313,60 @@ type Capacity struct {
 	MaxActiveAgents int `json:"max_active_agents"`
 	ActiveWriters   int `json:"active_writers"`
 	MaxWriters      int `json:"max_active_writers"`
+
+	Roles     []RoleCapacity     `json:"roles,omitempty"`     // that have a limit of their own
+	Resources []ResourceCapacity `json:"resources,omitempty"` // of the team's routes
+	Leases    []HolderView       `json:"leases,omitempty"`    // write scopes on this workspace, or around or inside it
+	Budget    *BudgetView        `json:"budget,omitempty"`    // none: spending is not limited
+}
+
+// RoleCapacity is how many jobs of a role there may be, over all sessions of the
+// profile.
+type RoleCapacity struct {
+	Agent     string       `json:"agent"`
+	Active    int          `json:"active"`
+	MaxActive int          `json:"max_active"`
+	Holders   []HolderView `json:"holders,omitempty"` // bounded
+}
+
+// ResourceCapacity is a capacity that routes share, over all sessions.
+type ResourceCapacity struct {
+	Resource string       `json:"resource"`
+	LockKey  string       `json:"lock_key"`
+	Used     int          `json:"units_used"`
+	Max      int          `json:"units_max"`
+	Holders  []HolderView `json:"holders,omitempty"` // bounded
+}
+
+// HolderView names an agent that has capacity.
+type HolderView struct {
+	SessionID  string   `json:"session_id"`
+	JobID      string   `json:"job_id,omitempty"` // absent: the session's root
+	Agent      string   `json:"agent,omitempty"`
+	Status     string   `json:"status,omitempty"` // of the job, or of the root's session
+	Units      int      `json:"units,omitempty"`
+	WriteScope []string `json:"write_scope,omitempty"` // absolute
+	Frees      string   `json:"frees,omitempty"`       // what would set it free
+}
+
+// BudgetView tells what the session may spend and who has a claim on it. A part
+// that is not limited is absent.
+type BudgetView struct {
+	Tokens *BudgetPart `json:"tokens,omitempty"`
+	USD    *BudgetPart `json:"usd,omitempty"`
+	// Unpriced counts requests whose cost nobody knows: USD has too little of
+	// them.
+	Unpriced int `json:"unpriced_requests,omitempty"`
+}
+
+// BudgetPart is a limit on tokens, or on US dollars.
+type BudgetPart struct {
+	Limit       json.Number `json:"limit"`
+	Reserve     json.Number `json:"reserve"`       // of it, for the root's final report
+	Spent       json.Number `json:"spent"`         // by all
+	FreeForJobs json.Number `json:"free_for_jobs"` // that no job has a claim on
+	LeftForRoot json.Number `json:"left_for_root"` // its reserve among it
+	Overrun     json.Number `json:"overrun"`       // spent beyond what was given: at most one answer of each agent
 }
 
 // JobView is the public record of a job. It holds no secret and no path.
@@ -337,6 +400,11 @@ type JobView struct {
 	RolledBack       bool         `json:"atomic_batch_rolled_back,omitempty"`
 	Usage            *TokenUsage  `json:"usage,omitempty"`
 	Patch            *PatchView   `json:"patch,omitempty"`
+
+	// BudgetTokens and BudgetUSD are its part of the session's budget, beside
+	// which its usage shows what it spent; absent without a limit.
+	BudgetTokens int64       `json:"budget_tokens,omitempty"`
+	BudgetUSD    json.Number `json:"budget_usd,omitempty"`
 }
 
 // PatchView tells what a writing job changed in its worktree.

@@ -169,11 +169,12 @@ func TestEveryVerbHasARight(t *testing.T) {
 		control.VerbResult, control.VerbCancel, control.VerbAccept, control.VerbReject, control.VerbIntegrate,
 		control.VerbStop, control.VerbFollow, control.VerbAudit,
 	} {
-		if err := access.May(access.Caller{Role: access.RoleOperator}, verb, access.Job{}); err != nil {
+		if err := access.May(access.Caller{Role: access.RoleOperator}, verb, access.Job{}, access.State{}); err != nil {
 			t.Errorf("the operator may not use %s: %v", verb, err)
 		}
 	}
-	if err := access.May(access.Caller{Role: access.RoleRoot}, control.VerbSpawn, access.Job{}); err != nil {
+	root := access.Caller{Role: access.RoleRoot, Grants: access.Grants{Spawns: true}}
+	if err := access.May(root, control.VerbSpawn, access.Job{}, access.State{Status: core.SessionRunning}); err != nil {
 		t.Errorf("the root may not spawn: %v", err)
 	}
 }
@@ -207,6 +208,27 @@ func TestAgentsCannotActAsOperator(t *testing.T) {
 	}
 	if out := run("MMO_CONTROL_TEST_TOKEN=t"); !strings.Contains(out, "jobs:  <nil>") {
 		t.Errorf("with a token:\n%swant an answer", out)
+	}
+}
+
+// TestUnknownFieldsOfAJob: what a job does not take is named.
+//
+// Spec: A077
+func TestUnknownFieldsOfAJob(t *testing.T) {
+	spawned := false
+	path := controltest.SocketPath(t)
+	controltest.Start(t, path, &controltest.Handler{
+		OnSpawn: func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error) {
+			spawned = true
+			return &control.SpawnResponse{}, nil
+		},
+	})
+	status, answer := post(t, path, "/v1/spawn", "application/json", map[string]string{control.HeaderAPI: "1"}, strings.NewReader(`{"agents": [{"agent": "a", "task": "x", "timeout_seconds": 5}]}`))
+	if status != http.StatusBadRequest || !strings.Contains(answer, `"kind":"ValueError"`) || !strings.Contains(answer, "unknown job request fields: timeout_seconds") {
+		t.Errorf("a retired field was answered %d %s", status, answer)
+	}
+	if spawned {
+		t.Error("the job was spawned all the same")
 	}
 }
 
@@ -356,5 +378,27 @@ func TestShutdownAnswersParkedWaits(t *testing.T) {
 	}
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is still there after the shutdown: %v", err)
+	}
+}
+
+// TestHoldersReachTheClient: a refusal by capacity arrives with its reason and
+// with who holds what is missing.
+func TestHoldersReachTheClient(t *testing.T) {
+	want := &core.Error{
+		Kind: core.KindAdmission, Message: "active-agent limit 1 is reached", Remedy: "wait", Reason: "active_agent_limit",
+		Holders: []core.Holder{{SessionID: "s", JobID: "j", Agent: "a", Status: "running", Units: 2, WriteScope: []string{"/w"}, Frees: "when the job ends"}},
+	}
+	c := start(t, &controltest.Handler{
+		OnSpawn: func(context.Context, control.Call, control.SpawnRequest) (*control.SpawnResponse, error) {
+			return nil, want
+		},
+	}, nil)
+	_, err := c.Spawn(bounded(t), control.Meta{}, control.SpawnRequest{})
+	var got *core.Error
+	if !errors.As(err, &got) {
+		t.Fatalf("Spawn = %v, want a refusal", err)
+	}
+	if diff := cmp.Diff(want.Holders, got.Holders); diff != "" || got.Reason != want.Reason || got.Kind != want.Kind {
+		t.Errorf("the refusal arrived as %+v (-want +got):\n%s", got, diff)
 	}
 }

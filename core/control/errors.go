@@ -51,6 +51,9 @@ func viewOf(ctx context.Context, err error) ErrorView {
 		Kind: string(e.Kind), Reason: e.Reason,
 		SessionID: e.SessionID, SessionStatus: string(e.SessionStatus),
 	}
+	for _, h := range e.Holders {
+		view.Holders = append(view.Holders, HolderView(h))
+	}
 	if same, ok := err.(*core.Error); ok { //nolint:errorlint // only the outermost error's own text may be taken apart
 		bare := *same
 		bare.Remedy = ""
@@ -67,8 +70,12 @@ func errorOf(v ErrorView) *core.Error {
 	if kind == "" {
 		kind = core.KindRuntime
 	}
-	return &core.Error{
+	e := &core.Error{
 		Kind: kind, Message: v.Message, Remedy: v.Remedy, Reason: v.Reason,
 		SessionID: v.SessionID, SessionStatus: core.SessionStatus(v.SessionStatus),
 	}
+	for _, h := range v.Holders {
+		e.Holders = append(e.Holders, core.Holder(h))
+	}
+	return e
 }

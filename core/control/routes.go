@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -117,9 +118,22 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 		return core.Errorf(core.KindValue, "the request body must be a JSON object")
 	}
 	if err := strictjson.Unmarshal(body, into, nil); err != nil {
-		return core.Errorf(core.KindValue, "the request body is refused: %w", err)
+		return bodyRefused(err, into)
 	}
 	return nil
+}
+
+// bodyRefused says what is wrong with a body. What a job does not take is named
+// in the words that callers match on.
+func bodyRefused(err error, into any) error {
+	var bad *strictjson.Error
+	if _, spawn := into.(*SpawnRequest); spawn && errors.As(err, &bad) && errors.Is(bad, strictjson.ErrUnknownField) {
+		if field, found := strings.CutPrefix(bad.Path, "/agents/"); found {
+			_, field, _ = strings.Cut(field, "/")
+			return core.Errorf(core.KindValue, "unknown job request fields: %s", field).WithRemedy("see the tool's schema for what a job takes")
+		}
+	}
+	return core.Errorf(core.KindValue, "the request body is refused: %w", err)
 }
 
 // write sends one JSON object. A client that has left gets nothing, and that is

@@ -168,14 +168,13 @@ func SetActive(configDir, id string) error {
 	if len(problems.List) > 0 {
 		return core.Errorf(core.KindValue, "the settings can't be changed:\n%w", &problems)
 	}
-	line := fmt.Sprintf("profile = %q", id)
-	text := string(data)
-	if old := t.at("profile"); old != nil {
-		all := strings.Split(text, "\n")
-		all[old.origin.Line-1] = line
-		text = strings.Join(all, "\n")
-	} else {
-		text = line + "\n" + text // before the first table
+	changed, ok := setString(data, "profile", id)
+	switch {
+	case ok:
+	case t.at("profile") != nil:
+		return core.Errorf(core.KindValue, "the profile of %s:%d is no string", path, t.where("profile").Line).WithRemedy("mend it, or remove the line")
+	default:
+		changed = append([]byte("profile = "+quote(id)+"\n"), data...) // before the first table
 	}
-	return publish(configDir, "settings.toml", []byte(text))
+	return publish(configDir, "settings.toml", changed)
 }

@@ -21,7 +21,7 @@ func (d *decoder) decode(t *tree, into any) {
 }
 
 func (d *decoder) bad(t *tree, path []string, wrong, right string) {
-	d.problems.add(Problem{File: t.origin.File, Line: t.origin.Line, Key: strings.Join(path, "."), Wrong: wrong, Right: right})
+	d.problems.add(Problem{File: t.origin.File, Line: t.origin.Line, Key: joinKey(path), Wrong: wrong, Right: right})
 }
 
 func (d *decoder) table(t *tree, v reflect.Value, path []string) {

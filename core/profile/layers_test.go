@@ -371,21 +371,6 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-func FuzzCredentials(f *testing.F) {
-	f.Add("A=1\nB='2'\n")
-	f.Add("=\n\"\nexport ")
-	f.Fuzz(func(t *testing.T, text string) {
-		config := testkit.PrivateDir(t)
-		put(t, config, "credentials.env", text)
-		put(t, config, "settings.toml", text)
-		if keys, err := profile.LoadCredentials(config, nil); err == nil {
-			keys.Lookup("A")
-		}
-		_, _ = profile.LoadSettings(config)
-		_ = profile.SetActive(config, "x")
-	})
-}
-
 // A value that the snapshot calls otherwise than the file has its origin, too.
 func TestOriginOfAnEffort(t *testing.T) {
 	values, err := profile.Resolve(t.Context(), &profile.CompileInput{Name: "codex-harness-team", Bundled: profiles.FS})

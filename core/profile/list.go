@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/folders"
@@ -153,23 +152,10 @@ func (f *folder) copyTo(dir, id string) error {
 			return err
 		}
 		if name == "profile.toml" {
-			data = rename(data, id)
+			data, _ = setString(data, "id", id) // where there is none, the check of the copy says so
 		}
 		return publish(filepath.Join(dir, filepath.Dir(filepath.FromSlash(name))), filepath.Base(name), data)
 	})
-}
-
-// rename puts another id into the text of a profile.toml. Where there is none
-// to replace, the check of the copy says so.
-func rename(data []byte, id string) []byte {
-	var problems Problems
-	old := parse("", data, &problems).at("id")
-	if old == nil {
-		return data
-	}
-	all := strings.Split(string(data), "\n")
-	all[old.origin.Line-1] = "id = " + quote(id)
-	return []byte(strings.Join(all, "\n"))
 }
 
 // publish writes a file whole or not at all.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +19,8 @@ type Problem struct {
 }
 
 // String returns it as one line: file:line: key: what is wrong; what is right.
+// What can't be printed is escaped: keys and names are a stranger's, and could
+// steer the terminal or feign another line.
 func (p Problem) String() string {
 	text := Origin{p.File, p.Line}.String() + ": "
 	if p.Key != "" {
@@ -27,7 +30,21 @@ func (p Problem) String() string {
 	if p.Right != "" {
 		text += "; " + p.Right
 	}
-	return text
+	return printable(text)
+}
+
+// printable escapes the characters of a text that can't be printed, as Go does.
+func printable(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		if strconv.IsPrint(r) {
+			out.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		out.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return out.String()
 }
 
 // Problems is everything that is wrong with a profile. It is an error.

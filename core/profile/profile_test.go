@@ -337,71 +337,6 @@ func TestWhereProfilesAre(t *testing.T) {
 	}
 }
 
-// A snapshot is kept whole, suffices without its source, and is hashed again at
-// each use: a change of the same length is found.
-//
-// Spec: R019, R022
-func TestSnapshotOnDisk(t *testing.T) {
-	state := testkit.PrivateDir(t)
-	s := compile(t, &profile.CompileInput{Name: "team", Bundled: files()})
-	for range 2 {
-		if err := s.Save(state); err != nil {
-			t.Fatalf("Save: %v", err)
-		}
-	}
-	testkit.AssertModes(t, state)
-	loaded, err := profile.Load(state, s.Hash)
-	if err != nil {
-		t.Fatalf("Load: %v", err)
-	}
-	if text, err := loaded.Text(loaded.Agents["zoe"].Guidance); err != nil || string(text) != "# Zoe\n" || loaded.Routes["r"].Script != "model m-big\n" {
-		t.Errorf("a loaded snapshot has guidance %q, %v and script %q", text, err, loaded.Routes["r"].Script)
-	}
-	again := filepath.Join(state, "again")
-	if err := loaded.Save(again); err != nil {
-		t.Fatalf("Save of a loaded snapshot: %v", err)
-	}
-	if _, err := profile.Load(again, s.Hash); err != nil {
-		t.Errorf("a loaded snapshot was saved under another hash: %v", err)
-	}
-	dir := filepath.Join(state, "snapshots", s.Hash)
-	for _, tc := range []struct{ file, from, to string }{
-		{"guidance/zoe.md", "# Zoe", "# Eve"},
-		{"manifest.json", `"zoe"`, `"eve"`},
-	} {
-		path := filepath.Join(dir, tc.file)
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(data), tc.from, tc.to, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, err = loaded.Text("guidance/zoe.md")
-		if tc.file == "manifest.json" {
-			_, err = profile.Load(state, s.Hash)
-		}
-		if core.KindOf(err) != core.KindRuntime || !strings.Contains(err.Error(), "failed integrity validation") {
-			t.Errorf("changed bytes of %s: %v, want failed integrity validation", tc.file, err)
-		}
-		if err := s.Save(state); err != nil {
-			t.Fatalf("Save over changed bytes: %v", err)
-		}
-		if text, err := loaded.Text("guidance/zoe.md"); err != nil || string(text) != "# Zoe\n" {
-			t.Errorf("after Save: %q, %v", text, err)
-		}
-	}
-	for hash, kind := range map[string]core.Kind{"../x": core.KindValue, strings.Repeat("0", 64): core.KindNotFound} {
-		if _, err := profile.Load(state, hash); core.KindOf(err) != kind {
-			t.Errorf("Load(%s) = %v, want a %s", hash, err, kind)
-		}
-	}
-	entries, err := os.ReadDir(filepath.Join(state, "snapshots"))
-	if err != nil || len(entries) != 1 {
-		t.Errorf("the folder of the snapshots holds %v, %v, want one", entries, err)
-	}
-}
-
 // The bundled profiles compile, and say what they are.
 func TestBundled(t *testing.T) {
 	entries, err := fs.ReadDir(profiles.FS, ".")
@@ -436,25 +371,4 @@ func TestBundled(t *testing.T) {
 	if !wires[profile.WireChat] || !wires[profile.WireAnthropic] {
 		t.Errorf("offline-demo speaks %v, want two wires", wires)
 	}
-}
-
-// FuzzCompile: whatever the files hold, Compile returns a snapshot or a typed
-// error, and a snapshot has a hash.
-func FuzzCompile(f *testing.F) {
-	f.Add(profileText, catalogText)
-	f.Add("", "")
-	f.Add("agents = 1", "[models]\n[routes]")
-	f.Add(strings.ReplaceAll(profileText, "zoe", "\\u0000"), catalogText)
-	f.Fuzz(func(t *testing.T, profileToml, catalogToml string) {
-		fsys := files()
-		fsys["team/profile.toml"] = &fstest.MapFile{Data: []byte(profileToml)}
-		fsys["team/catalog.toml"] = &fstest.MapFile{Data: []byte(catalogToml)}
-		s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
-		if err == nil && len(s.Hash) != 64 {
-			t.Errorf("a snapshot with hash %q", s.Hash)
-		}
-		if err != nil && core.KindOf(err) != core.KindValue {
-			t.Errorf("Compile = %v, want a ValueError", err)
-		}
-	})
 }

@@ -155,3 +155,23 @@ func noteValue(p *unstable.Parser, found map[string]int, table []string, e *unst
 		noteValue(p, found, path, it.Node())
 	}
 }
+
+// setString replaces the string that is the value of a key of a valid file's top
+// level, and nothing else in it. It reports whether there was one.
+func setString(data []byte, key, value string) ([]byte, bool) {
+	var p unstable.Parser
+	p.Reset(data)
+	for p.NextExpression() {
+		e := p.Expression()
+		if e.Kind == unstable.Table || e.Kind == unstable.ArrayTable {
+			break
+		}
+		it := e.Key()
+		if e.Kind != unstable.KeyValue || !it.Next() || !it.IsLast() || string(it.Node().Data) != key || e.Value().Kind != unstable.String {
+			continue
+		}
+		raw := e.Value().Raw
+		return slices.Concat(data[:raw.Offset], []byte(quote(value)), data[raw.Offset+raw.Length:]), true
+	}
+	return data, false
+}

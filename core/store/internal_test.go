@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,6 +72,78 @@ func TestMigration(t *testing.T) {
 	defer func() { _ = kept.Close() }()
 	if err := kept.View(t.Context(), func(tx *Tx) error { _, err := tx.Session("s1"); return err }); err != nil {
 		t.Errorf("the backup lacks the record: %v", err)
+	}
+}
+
+// A database of the first layout, with a session at work in which a job writes,
+// is brought up to date with its records; the job has the whole workspace, since
+// its scopes are not on record.
+func TestMigrationFromTheFirstLayout(t *testing.T) {
+	path := filepath.Join(testkit.PrivateDir(t), "state.db")
+	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+	db, err := sql.Open("sqlite", dsn(path, time.Second, true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp := stampTime(now)
+	for _, q := range []struct {
+		text string
+		args []any
+	}{
+		{migrations[0], nil},
+		{"PRAGMA user_version = 1", nil},
+		{`INSERT INTO sessions (session_id, schema_version, package_version, status, profile_id, workspace, created_at, last_active_at, payload)
+			VALUES ('s1', 2, '1.0.0', 'running', 'p', '/w', ?, ?, ?)`, []any{stamp, stamp, fmt.Sprintf(
+			`{"schema_version":2,"package_version":"1.0.0","session_id":"s1","profile_id":"p","workspace":"/w","status":"running","run_sequence":1,"created_at":%q,"last_active_at":%[1]q}`, stamp)}},
+		{`INSERT INTO jobs (job_id, session_id, schema_version, package_version, profile_id, agent_ref, agent, status, mode, payload)
+			VALUES ('j1', 's1', 2, '1.0.0', 'p', 'ar_1', 'a', 'running', 'workspace-write', ?)`, []any{fmt.Sprintf(
+			`{"schema_version":2,"package_version":"1.0.0","job_id":"j1","session_id":"s1","profile_id":"p","agent_run_ref":"ar_1","agent":"a","status":"running","mode":"workspace-write","created_at":%q}`, stamp)}},
+		{`INSERT INTO agent_runs (agent_ref, session_id, job_id, schema_version, package_version, retired, payload)
+			VALUES ('ar_1', 's1', 'j1', 2, '1.0.0', 0, '{"schema_version":2,"package_version":"1.0.0","agent_run_ref":"ar_1","session_id":"s1","job_id":"j1"}')`, nil},
+	} {
+		if _, err := db.ExecContext(t.Context(), q.text, q.args...); err != nil {
+			t.Fatalf("%s: %v", q.text, err)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	s, err := Open(t.Context(), path, nil)
+	if err != nil {
+		t.Fatalf("Open of the first layout: %v", err)
+	}
+	defer func() { _ = s.Close() }()
+	if _, err := os.Lstat(path + ".backup-v1"); err != nil {
+		t.Errorf("there is no backup: %v", err)
+	}
+	var holders []Holder
+	err = s.Update(t.Context(), func(tx *Tx) (err error) {
+		if holders, err = tx.Accounting(); err != nil {
+			return err
+		}
+		j, err := tx.Job("j1")
+		if err != nil {
+			return err
+		}
+		j.Lease, j.LockKey, j.Units = Lease{Paths: []string{"/w/a"}}, "k", 1
+		return tx.PutJob(j)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(holders) != 2 || holders[1].JobID != "j1" || len(holders[1].Scopes) != 1 || holders[1].Scopes[0] != "/w" || holders[1].Class != ClassHeld {
+		t.Errorf("holders = %+v, want the root, and the job with the whole workspace", holders)
+	}
+	err = s.View(t.Context(), func(tx *Tx) (err error) {
+		holders, err = tx.Accounting()
+		return err
+	})
+	if err != nil || len(holders) != 2 || holders[1].Scopes[0] != "/w/a" || holders[1].Units != 1 {
+		t.Errorf("after a write the holders are %+v, %v", holders, err)
 	}
 }
 

@@ -297,6 +297,27 @@ func flag(b bool) any {
 
 func stampTime(t time.Time) any { return t.UTC().Format(time.RFC3339Nano) }
 
+// units is what a holder occupies of the capacity of a lock key; null without
+// one.
+func units(lockKey string, n int) any {
+	if lockKey == "" {
+		return nil
+	}
+	return int64(n)
+}
+
+// scopes is the lease's paths as a JSON array; null when there are none.
+func scopes(l Lease) any {
+	if len(l.Paths) == 0 {
+		return nil
+	}
+	text, err := strictjson.Marshal(l.Paths)
+	if err != nil {
+		return "" // no JSON: the schema refuses the row
+	}
+	return string(text)
+}
+
 func pidOf(p Process) any {
 	if p.PID == 0 {
 		return nil

@@ -66,6 +66,12 @@ type Session struct {
 	Warnings          []string                `json:"profile_warnings,omitempty"`
 	Homes             map[string]Home         `json:"homes,omitempty"` // agent id -> its home, once it was written
 
+	// RootLockKey and RootUnits are the capacity that the root's route occupies;
+	// no key: its capacity is unlimited.
+	RootLockKey string `json:"root_resource_lock_key,omitempty"`
+	RootUnits   int    `json:"root_resource_units,omitempty"`
+	Budget      Budget `json:"budget,omitzero"` // of the whole tree
+
 	// Client is the terminal that is attached; nil when there is none.
 	Client *Process `json:"client,omitempty"`
 	// ColdPausePending says that a cold pause was asked for and its processes
@@ -223,6 +229,15 @@ type Job struct {
 	WriteScope []string `json:"write_scope,omitempty"`
 	Cwd        string   `json:"cwd"`
 
+	// LockKey and Units are the capacity that the job's route occupies; no key:
+	// its capacity is unlimited.
+	LockKey string `json:"resource_lock_key,omitempty"`
+	Units   int    `json:"resource_units,omitempty"`
+	// Lease is the write scope as other sessions compare it.
+	Lease Lease `json:"lease,omitzero"`
+	// Reserved is what the job may spend of the session's budget.
+	Reserved Allowance `json:"budget_reserved,omitzero"`
+
 	// Worktree is the working tree of a writing job; nil for others. Patch is
 	// what it made there, once that was captured.
 	Worktree    *Worktree `json:"worktree,omitempty"`
@@ -250,6 +265,28 @@ type Job struct {
 	Warning          string      `json:"warning,omitempty"`
 	Failure          *Failure    `json:"failure,omitempty"`
 	Usage            *TokenUsage `json:"usage,omitempty"`
+}
+
+// Lease is a write scope on disk.
+type Lease struct {
+	Paths     []string `json:"write_scope_resolved,omitempty"` // absolute, links resolved
+	FoldsCase bool     `json:"folds_case,omitempty"`           // the file system takes names of another case for the same
+}
+
+// Budget limits what a session may spend, over the whole tree.
+type Budget struct {
+	Limit   Allowance `json:"limit,omitzero"`
+	Reserve Allowance `json:"reserve,omitzero"` // of Limit, for the root's final report
+	// AllowUnknownPrice lets routes of unknown price work under a limit of
+	// money, which then counts only what has a price.
+	AllowUnknownPrice bool `json:"allow_unknown_price,omitempty"`
+}
+
+// Allowance is an amount of tokens and of money. A zero part is no limit, unless
+// it is said otherwise.
+type Allowance struct {
+	Tokens  int64 `json:"tokens,omitempty"`   // input and output, cached input included
+	NanoUSD int64 `json:"nano_usd,omitempty"` // billionths of a US dollar
 }
 
 // Worktree names a writing job's working tree (see core/workspace).
@@ -507,4 +544,10 @@ type Usage struct {
 	CachedTokens *uint64 `json:"cached_input_tokens"`
 	OutputTokens *uint64 `json:"output_tokens"`
 	Scripted     bool    `json:"scripted"`
+
+	// What budgets are charged: the counts, or an estimate where the provider
+	// sent none; and what that cost.
+	ChargedTokens uint64 `json:"charged_tokens"`
+	NanoUSD       int64  `json:"cost_nano_usd"`     // billionths of a US dollar
+	Unpriced      int    `json:"unpriced_requests"` // whose cost nobody knows
 }

@@ -10,11 +10,11 @@ import (
 
 // migrations hold one step a database version: step i brings version i to
 // i+1. Within a state package steps only add.
-var migrations = []string{schemaV1, schemaControls}
+var migrations = []string{schemaV1, schemaControls, schemaAccounting}
 
 // schemaV1 is the first layout. Foreign keys are deferred, so that the rows of
-// one transaction may be written in any order. Column lock_key and units are
-// the capacity that the holder occupies; null until routes name resources.
+// one transaction may be written in any order. Columns lock_key and units
+// are the capacity that the holder occupies.
 var schemaV1 = `
 CREATE TABLE sessions (
 	session_id      TEXT PRIMARY KEY NOT NULL,
@@ -166,10 +166,63 @@ CREATE TABLE controls (
 CREATE UNIQUE INDEX controls_in_order ON controls (agent_ref, revision);
 `
 
-func quoted[S ~string](table map[S][]S) string {
+// schemaAccounting adds what admission counts: the write scopes of jobs as they
+// are on disk, and one view over all holders of capacity whose columns every
+// release can read, whatever else has changed in the tables below it. The view
+// holds nothing of its own, so it can't say anything else than the records do.
+//
+// A job that writes and has no scopes on record, as of an older layout, has the
+// whole workspace. Class live counts only while one of the processes lives,
+// class held in any case; whoever has ended is not in it.
+var schemaAccounting = `
+ALTER TABLE jobs ADD COLUMN scopes TEXT CHECK (json_valid(scopes));
+ALTER TABLE jobs ADD COLUMN folds_case INTEGER NOT NULL DEFAULT 0 CHECK (folds_case IN (0, 1));
+CREATE INDEX jobs_by_status ON jobs (status);
+ALTER TABLE usage ADD COLUMN charged_tokens INTEGER NOT NULL DEFAULT 0 CHECK (charged_tokens >= 0);
+ALTER TABLE usage ADD COLUMN cost_nano INTEGER NOT NULL DEFAULT 0 CHECK (cost_nano >= 0);
+ALTER TABLE usage ADD COLUMN unpriced INTEGER NOT NULL DEFAULT 0 CHECK (unpriced >= 0);
+CREATE VIEW accounting AS
+SELECT 'job' AS kind, j.session_id, j.job_id, j.agent_ref, j.package_version, j.profile_id, j.agent, j.mode, j.status,
+	CASE WHEN j.status IN (` + words(liveJobs) + `) THEN 'live' ELSE 'held' END AS class,
+	j.lock_key, j.units, s.workspace,
+	CASE WHEN j.mode = 'workspace-write' THEN coalesce(j.scopes, json_array(s.workspace)) END AS scopes, j.folds_case,
+	r.host_pid, r.host_start, r.host_boot, r.engine_pid, r.engine_start, r.engine_boot
+FROM jobs j LEFT JOIN sessions s ON s.session_id = j.session_id LEFT JOIN agent_runs r ON r.agent_ref = j.agent_ref
+WHERE j.status IN (` + words(openJobs) + `)
+UNION ALL
+SELECT 'root', s.session_id, NULL, r.agent_ref, s.package_version, s.profile_id, NULL, NULL, s.status,
+	CASE WHEN s.status IN (` + words(liveSessions) + `) THEN 'live' ELSE 'held' END,
+	s.lock_key, s.units, s.workspace, NULL, 0,
+	r.host_pid, r.host_start, r.host_boot, r.engine_pid, r.engine_start, r.engine_boot
+FROM sessions s LEFT JOIN agent_runs r ON r.session_id = s.session_id AND r.job_id IS NULL
+WHERE s.status IN (` + words(openSessions) + `);
+`
+
+// Who holds capacity as long as a process of his lives, and who holds any.
+var (
+	liveJobs     = []core.JobStatus{core.JobPaused, core.JobSuspended}
+	liveSessions = []core.SessionStatus{core.SessionPaused, core.SessionSuspended}
+	openJobs     = unfinished(core.JobTransitions())
+	openSessions = unfinished(core.SessionTransitions())
+)
+
+// unfinished lists the statuses that are not final, sorted.
+func unfinished[S interface {
+	~string
+	Terminal() bool
+}](table map[S][]S) []S {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(table)), S.Terminal)
+}
+
+// words lists statuses as SQL.
+func words[S ~string](list []S) string {
 	var parts []string
-	for _, status := range slices.Sorted(maps.Keys(table)) {
+	for _, status := range list {
 		parts = append(parts, "'"+string(status)+"'")
 	}
 	return strings.Join(parts, ", ")
+}
+
+func quoted[S ~string](table map[S][]S) string {
+	return words(slices.Sorted(maps.Keys(table)))
 }

@@ -18,8 +18,10 @@ var sessionTable = &table[Session]{
 		{"workspace", false, func(s *Session) any { return s.Workspace }},
 		{"created_at", false, func(s *Session) any { return stampTime(s.CreatedAt) }},
 		{"last_active_at", false, func(s *Session) any { return stampTime(s.LastActiveAt) }},
+		{"lock_key", false, func(s *Session) any { return orNull(s.RootLockKey) }},
+		{"units", false, func(s *Session) any { return units(s.RootLockKey, s.RootUnits) }},
 	},
-	extra: []string{"epoch", "telemetry", "lock_key", "units"},
+	extra: []string{"epoch", "telemetry"},
 	valid: func(s *Session) bool { return s.RunSequence == 1 && s.RootThread.problem() == "" },
 	check: func(_ row, fields map[string]json.RawMessage) string {
 		if got := string(fields["run_sequence"]); got != "1" {
@@ -67,8 +69,11 @@ var jobTable = &table[Job]{
 		{"agent", false, func(j *Job) any { return j.Agent }},
 		{"status", false, func(j *Job) any { return string(j.Status) }},
 		{"mode", false, func(j *Job) any { return j.Mode }},
+		{"lock_key", false, func(j *Job) any { return orNull(j.LockKey) }},
+		{"units", false, func(j *Job) any { return units(j.LockKey, j.Units) }},
+		{"scopes", false, func(j *Job) any { return scopes(j.Lease) }},
+		{"folds_case", false, func(j *Job) any { return flag(j.Lease.FoldsCase) }},
 	},
-	extra: []string{"lock_key", "units"},
 }
 
 var agentRunTable = &table[AgentRun]{

@@ -67,26 +67,51 @@ func (t *Tx) AddUsage(delta *Usage, cursor uint64) error {
 		return err
 	}
 	err = t.exec(`INSERT INTO usage
-		(session_id, agent_ref, route, model, requests, input_tokens, cached_tokens, output_tokens, scripted)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+		(session_id, agent_ref, route, model, requests, input_tokens, cached_tokens, output_tokens, scripted, charged_tokens, cost_nano, unpriced)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT DO UPDATE SET
 			requests = requests + excluded.requests,
 			input_tokens = coalesce(input_tokens + excluded.input_tokens, input_tokens, excluded.input_tokens),
 			cached_tokens = coalesce(cached_tokens + excluded.cached_tokens, cached_tokens, excluded.cached_tokens),
 			output_tokens = coalesce(output_tokens + excluded.output_tokens, output_tokens, excluded.output_tokens),
-			scripted = excluded.scripted`,
-		delta.SessionID, delta.AgentRef, delta.Route, delta.Model, int64(delta.Requests),
-		count(delta.InputTokens), count(delta.CachedTokens), count(delta.OutputTokens), flag(delta.Scripted))
+			scripted = excluded.scripted,
+			charged_tokens = charged_tokens + excluded.charged_tokens,
+			cost_nano = cost_nano + excluded.cost_nano,
+			unpriced = unpriced + excluded.unpriced`, delta.values()...)
 	if err != nil {
 		return err
 	}
 	return t.exec("UPDATE sessions SET telemetry = ? WHERE session_id = ?", int64(cursor), delta.SessionID)
 }
 
+// PutUsage sets what an agent run has used on a route whose engine counts by
+// itself, over its thread's whole life. A count is never set back.
+func (t *Tx) PutUsage(u *Usage) error {
+	return t.exec(`INSERT INTO usage
+		(session_id, agent_ref, route, model, requests, input_tokens, cached_tokens, output_tokens, scripted, charged_tokens, cost_nano, unpriced)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET
+			requests = max(requests, excluded.requests),
+			input_tokens = max(coalesce(input_tokens, 0), coalesce(excluded.input_tokens, 0)),
+			cached_tokens = max(coalesce(cached_tokens, 0), coalesce(excluded.cached_tokens, 0)),
+			output_tokens = max(coalesce(output_tokens, 0), coalesce(excluded.output_tokens, 0)),
+			charged_tokens = max(charged_tokens, excluded.charged_tokens),
+			cost_nano = max(cost_nano, excluded.cost_nano),
+			unpriced = max(unpriced, excluded.unpriced)`, u.values()...)
+}
+
+func (u *Usage) values() []any {
+	return []any{
+		u.SessionID, u.AgentRef, u.Route, u.Model, int64(u.Requests), count(u.InputTokens), count(u.CachedTokens),
+		count(u.OutputTokens), flag(u.Scripted), int64(u.ChargedTokens), u.NanoUSD, int64(u.Unpriced),
+	}
+}
+
 // UsageOf lists a session's sums, by agent run, route and model.
 func (t *Tx) UsageOf(session string) (list []*Usage, err error) {
 	rows, err := t.tx.QueryContext(t.ctx,
-		`SELECT session_id, agent_ref, route, model, requests, input_tokens, cached_tokens, output_tokens, scripted
+		`SELECT session_id, agent_ref, route, model, requests, input_tokens, cached_tokens, output_tokens, scripted,
+			charged_tokens, cost_nano, unpriced
 		FROM usage WHERE session_id = ? ORDER BY agent_ref, route, model`, session)
 	if err != nil {
 		return nil, t.store.wrap(err, "reading usage")
@@ -95,13 +120,24 @@ func (t *Tx) UsageOf(session string) (list []*Usage, err error) {
 	for rows.Next() {
 		var u Usage
 		err := rows.Scan(&u.SessionID, &u.AgentRef, &u.Route, &u.Model, &u.Requests,
-			&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.Scripted)
+			&u.InputTokens, &u.CachedTokens, &u.OutputTokens, &u.Scripted, &u.ChargedTokens, &u.NanoUSD, &u.Unpriced)
 		if err != nil {
 			return nil, t.store.wrap(err, "reading usage")
 		}
 		list = append(list, &u)
 	}
 	return list, t.store.wrap(rows.Err(), "reading usage")
+}
+
+// Spent sums what a session's budget was charged, for one agent run or, with an
+// empty ref, for all. unpriced counts the requests whose cost nobody knows.
+func (t *Tx) Spent(session, ref string) (sum Allowance, unpriced int, err error) {
+	var q where
+	q.equal("session_id", session)
+	q.equal("agent_ref", ref)
+	err = t.tx.QueryRowContext(t.ctx, "SELECT coalesce(sum(charged_tokens), 0), coalesce(sum(cost_nano), 0), coalesce(sum(unpriced), 0) FROM usage "+
+		q.String(), q.args...).Scan(&sum.Tokens, &sum.NanoUSD, &unpriced)
+	return sum, unpriced, t.store.wrap(err, "summing what was spent")
 }
 
 // TelemetryCursor returns the position up to which the gateway's telemetry of

@@ -40,6 +40,7 @@ type agent struct {
 
 	inbox    chan func(context.Context)
 	launched chan struct{} // closed when the engine exists and its handle is durable, or failed to
+	brought  chan struct{} // closed when its processes came up, or it was given up
 	ended    chan struct{} // closed when the actor has ended
 
 	mu        sync.Mutex
@@ -63,15 +64,35 @@ type agent struct {
 }
 
 func (s *Supervisor) newAgent(rec *store.AgentRun, role profile.Agent) *agent {
-	a := &agent{
-		sup: s, log: s.log.With("agent", rec.Agent, "job", rec.JobID), ref: rec.AgentRef, jobID: rec.JobID, role: role,
-		inbox: make(chan func(context.Context)), launched: make(chan struct{}), ended: make(chan struct{}),
-		rec: *rec, recorded: *rec, lastText: map[string]string{},
-	}
-	a.killCtx, a.killFn = context.WithCancelCause(s.life)
+	a := s.makeAgent(rec, role)
 	s.mu.Lock()
 	s.agents[a.ref] = a
 	s.mu.Unlock()
+	return a
+}
+
+// claim is newAgent for a job that was admitted and is to be launched. It
+// returns nil when the job is to end already: whoever ends it has seen that it
+// has no actor, or will find this one.
+func (s *Supervisor) claim(rec *store.AgentRun, role profile.Agent) *agent {
+	a := s.makeAgent(rec, role)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[rec.JobID]; j == nil || j.Status != core.JobQueued {
+		a.killFn(nil)
+		return nil
+	}
+	s.agents[a.ref] = a
+	return a
+}
+
+func (s *Supervisor) makeAgent(rec *store.AgentRun, role profile.Agent) *agent {
+	a := &agent{
+		sup: s, log: s.log.With("agent", rec.Agent, "job", rec.JobID), ref: rec.AgentRef, jobID: rec.JobID, role: role,
+		inbox: make(chan func(context.Context)), launched: make(chan struct{}), brought: make(chan struct{}), ended: make(chan struct{}),
+		rec: *rec, recorded: *rec, lastText: map[string]string{},
+	}
+	a.killCtx, a.killFn = context.WithCancelCause(s.life)
 	return a
 }
 
@@ -95,6 +116,7 @@ func (a *agent) run(bring func(*agent, context.Context) error) {
 	if err := bring(a, a.killCtx); err != nil {
 		a.broken(err)
 	}
+	close(a.brought)
 	a.loop()
 }
 

@@ -110,7 +110,7 @@ func (s *Supervisor) relaunchCold(ctx context.Context, t target, o *order) (map[
 }
 
 func (s *Supervisor) recordRelaunch(ctx context.Context, t target, o *order) (rec *store.AgentRun, err error) {
-	err = s.commit(ctx, func(tx *store.Tx, c *change) error {
+	err = s.commitAdmission(ctx, func(tx *store.Tx, c *change) error {
 		j, err := tx.Job(t.jobID)
 		if err != nil {
 			return err
@@ -143,6 +143,11 @@ func (s *Supervisor) recordReturn(tx *store.Tx, c *change, rec *store.AgentRun, 
 		return err
 	}
 	rec.Retired, rec.Holding, rec.Pending, rec.ActiveTurnID = false, false, nil, ""
+	if rec.Goal != nil && rec.Goal.Status == goalActive { // the host pauses it before it opens the thread
+		goal := *rec.Goal
+		goal.Status = goalPaused
+		rec.Goal = &goal
+	}
 	if j != nil {
 		j.Status, j.Error, j.Failure, j.ColdPausePending = core.JobRecovering, "", nil, false
 		if err := s.audit(tx, "agent_resumed", j.JobID, "supervisor", map[string]any{"agent": j.Agent}); err != nil {

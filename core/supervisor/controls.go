@@ -74,7 +74,7 @@ func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, r con
 	case verb == control.ActionStop:
 		verb = access.StopJobVerb // `stop` alone ends the session
 	}
-	if err := access.May(caller, verb, s.target(job)); err != nil {
+	if err := access.May(caller, verb, s.target(job), s.state()); err != nil {
 		return target{}, err
 	}
 	t := target{ref: rec.RootAgentRef, caller: callerName(caller)}

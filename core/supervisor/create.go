@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,20 +24,22 @@ import (
 
 // CreateInput says what session to make.
 type CreateInput struct {
-	Folders     folders.Folders
-	Profile     string            // id or folder; empty: the active one of the settings, unless Snapshot is given
-	Snapshot    string            // hash of a kept snapshot, instead of a profile
-	Bundled     fs.FS             // the bundled profiles
-	Bindings    map[string]string // agent id -> model key, over what the profile says
-	RouteFaults map[string]string // route id -> kind of fault that the session is to find there
-	Sandbox     string            // of the root, over what its role says; empty: as it says
-	Workspace   string            // a folder inside a git repository
-	Prompt      string            // may be empty in an interactive session
-	Kind        string            // interactive, noninteractive
-	Build       string
-	Getenv      func(string) string
-	Now         time.Time
-	Random      io.Reader
+	Folders      folders.Folders
+	Profile      string            // id or folder; empty: the active one of the settings, unless Snapshot is given
+	Snapshot     string            // hash of a kept snapshot, instead of a profile
+	Bundled      fs.FS             // the bundled profiles
+	Bindings     map[string]string // agent id -> model key, over what the profile says
+	RouteFaults  map[string]string // route id -> kind of fault that the session is to find there
+	Sandbox      string            // of the root, over what its role says; empty: as it says
+	BudgetTokens int64             // of the whole tree, over what the profile says; 0: as it says
+	BudgetUSD    float64           // likewise
+	Workspace    string            // a folder inside a git repository
+	Prompt       string            // may be empty in an interactive session
+	Kind         string            // interactive, noninteractive
+	Build        string
+	Getenv       func(string) string
+	Now          time.Time
+	Random       io.Reader
 }
 
 // maxPromptRunes bounds the root's first input, in code points.
@@ -93,8 +96,14 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	}
 	rec := draftSession(in, snap, id, workspace)
 	rec.Codex, rec.Binary, rec.RouteAvailability = codex, binary, routes
+	if rec.Budget, err = budgetOf(in, snap); err != nil {
+		return nil, err
+	}
 	refused := checkSandbox(in.Sandbox, snap.Agents[snap.RootAgent])
 	if err := record(ctx, in, snap, rec, refused); err != nil {
+		if rec.Status == core.SessionFailed {
+			return nil, err // it is on record, with why
+		}
 		return nil, errors.Join(err, os.RemoveAll(in.Folders.SessionDir(id)))
 	}
 	if refused != nil {
@@ -271,7 +280,8 @@ func draftSession(in *CreateInput, snap *profile.Snapshot, id, workspace string)
 }
 
 // record publishes the session's files and then the rows that name them. A
-// session that is refused is on record as failed.
+// session that is refused, or whose start can't be audited, is on record as
+// failed.
 func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *store.Session, refused *core.Error) error {
 	dir := in.Folders.SessionDir(rec.SessionID)
 	if err := folders.MakeDir(dir); err != nil {
@@ -289,36 +299,73 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 		return err
 	}
 	defer st.Close()
-	err = st.Update(ctx, func(tx *store.Tx) error {
-		err := tx.Audit(&store.Audit{
-			At: rec.CreatedAt, Event: "run_started", SessionID: rec.SessionID, RunID: rec.CurrentRunID, Caller: "operator",
-			Details: map[string]any{
-				"profile": rec.ProfileID, "snapshot_hash": rec.SnapshotHash, "codex_version": rec.Codex.Version,
-				"codex_verdict": rec.Codex.Verdict, "prompt_sha256": rec.RootPrompt.SHA256,
-			},
-		})
-		if err != nil {
-			return err
-		}
-		if err := tx.PutSession(rec); err != nil {
-			return err
-		}
-		run := store.Run{
-			SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, RunID: rec.CurrentRunID,
-			SessionID: rec.SessionID, Sequence: 1, Kind: "initial", Status: rec.Status, CreatedAt: rec.CreatedAt,
-		}
-		if err := tx.InsertRun(&run); err != nil {
-			return err
-		}
-		return putAgentRun(tx, &agentDraft{
-			session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
-			home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
+	draft := &agentDraft{
+		session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
+		home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
+	}
+	cause := admitAgain(ctx, in.reconciler(), rec.SessionID, func() error {
+		return st.Update(ctx, func(tx *store.Tx) error {
+			if err := admitRoot(tx, rec, snap); err != nil {
+				return err
+			}
+			if err := auditStart(tx, rec); err != nil {
+				return err
+			}
+			return putStarting(tx, rec, draft)
 		})
 	})
-	if err != nil || refused == nil {
+	if cause == nil && refused == nil {
+		return nil
+	}
+	if core.KindOf(cause) == core.KindAdmission {
+		return cause // a session that was never admitted leaves no record
+	}
+	if cause == nil {
+		return st.Update(ctx, func(tx *store.Tx) error { return failUnstarted(tx, rec, refused, in.Now.UTC()) })
+	}
+	err = st.Update(ctx, func(tx *store.Tx) error {
+		if err := putStarting(tx, rec, draft); err != nil {
+			return err
+		}
+		return failUnstarted(tx, rec, cause, in.Now.UTC())
+	})
+	if err != nil {
+		rec.Status = core.SessionStarting // of which there is no row
+		return errors.Join(cause, err)
+	}
+	named := core.Errorf(core.KindOf(cause), "session %s could not be started: %w", rec.SessionID, cause)
+	named.SessionID, named.SessionStatus = rec.SessionID, rec.Status
+	return named
+}
+
+func auditStart(tx *store.Tx, rec *store.Session) error {
+	return tx.Audit(&store.Audit{
+		At: rec.CreatedAt, Event: "run_started", SessionID: rec.SessionID, RunID: rec.CurrentRunID, Caller: "operator",
+		Details: map[string]any{
+			"profile": rec.ProfileID, "snapshot_hash": rec.SnapshotHash, "codex_version": rec.Codex.Version,
+			"codex_verdict": rec.Codex.Verdict, "prompt_sha256": rec.RootPrompt.SHA256,
+		},
+	})
+}
+
+// putStarting writes the rows of a session that is about to start.
+func putStarting(tx *store.Tx, rec *store.Session, root *agentDraft) error {
+	if err := tx.PutSession(rec); err != nil {
 		return err
 	}
-	return st.Update(ctx, func(tx *store.Tx) error { return failUnstarted(tx, rec, refused, in.Now.UTC()) })
+	run := store.Run{
+		SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, RunID: rec.CurrentRunID,
+		SessionID: rec.SessionID, Sequence: 1, Kind: "initial", Status: rec.Status, CreatedAt: rec.CreatedAt,
+	}
+	if err := tx.InsertRun(&run); err != nil {
+		return err
+	}
+	return putAgentRun(tx, root)
+}
+
+// reconciler is what sessions that are found dead are reconciled with.
+func (in *CreateInput) reconciler() *Config {
+	return &Config{Folders: in.Folders, Build: in.Build, Getenv: in.Getenv, Log: slog.New(slog.DiscardHandler), Random: in.Random}
 }
 
 // failUnstarted ends a session of which nothing was started.

@@ -24,7 +24,8 @@ import (
 // rig is a supervisor over a store whose agent runs have no processes.
 type rig struct {
 	*Supervisor
-	t *testing.T
+	t      *testing.T
+	unlock func() error // lets go of the session's lock; nil: it has none
 }
 
 // newRig makes a session in the given status with a retired root and jobs in
@@ -32,18 +33,25 @@ type rig struct {
 func newRig(t *testing.T, status core.SessionStatus, jobs ...core.JobStatus) *rig {
 	t.Helper()
 	place := testkit.NewPlace(t)
+	r := &rig{Supervisor: openSession(t, place, testSnapshot(t, place.Dir), "s1", place.Workspace), t: t}
+	r.seed(status, jobs)
+	return r
+}
+
+// openSession records a session of a team and takes it over.
+func openSession(t *testing.T, place *testkit.Place, snap *profile.Snapshot, id, workspace string) *Supervisor {
+	t.Helper()
 	f := folders.Folders{Config: place.Config, State: place.State, Runtime: place.Runtime}
-	snap := testSnapshot(t, place.Dir)
 	if err := snap.Save(f.State); err != nil {
 		t.Fatal(err)
 	}
 	now := time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
-	in := &CreateInput{Folders: f, Prompt: "go", Kind: kindNoninteractive, Now: now, Random: rand.Reader}
-	rec := draftSession(in, snap, "s1", place.Workspace)
+	in := &CreateInput{Folders: f, Prompt: "go", Kind: kindNoninteractive, Now: now, Random: rand.Reader, Getenv: os.Getenv}
+	rec := draftSession(in, snap, id, workspace)
 	if err := record(t.Context(), in, snap, rec, nil); err != nil {
 		t.Fatal(err)
 	}
-	cfg := &Config{Folders: f, SessionID: "s1", Getenv: os.Getenv, Log: slog.New(slog.DiscardHandler)}
+	cfg := &Config{Folders: f, SessionID: id, Getenv: os.Getenv, Log: slog.New(slog.DiscardHandler)}
 	s, err := open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -51,9 +59,7 @@ func newRig(t *testing.T, status core.SessionStatus, jobs ...core.JobStatus) *ri
 	t.Cleanup(func() { _ = s.store.Close() })
 	s.life, s.end = context.WithCancelCause(t.Context())
 	close(s.ready)
-	r := &rig{s, t}
-	r.seed(status, jobs)
-	return r
+	return s
 }
 
 func (r *rig) seed(status core.SessionStatus, jobs []core.JobStatus) {
@@ -136,7 +142,13 @@ func (r *rig) statuses() (session core.SessionStatus, jobs []core.JobStatus) {
 
 func testSnapshot(t *testing.T, dir string) *profile.Snapshot {
 	t.Helper()
-	team := filepath.Join(dir, "team")
+	return compileTeam(t, filepath.Join(dir, "team"), nil)
+}
+
+// compileTeam compiles a team of a lead and a worker in a new folder. edit may
+// change its files first; nil: as they are.
+func compileTeam(t *testing.T, team string, edit func(files map[string]string)) *profile.Snapshot {
+	t.Helper()
 	files := map[string]string{
 		"profile.toml": `schema_version = 2
 id = "team"
@@ -186,6 +198,9 @@ context_window = 2000
 base_instructions = "x"
 `,
 		"g.md": "x\n", "s.script": "model m\n  step\n    say \"x\"\n",
+	}
+	if edit != nil {
+		edit(files)
 	}
 	if err := os.Mkdir(team, 0o700); err != nil {
 		t.Fatal(err)

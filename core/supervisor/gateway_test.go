@@ -43,7 +43,7 @@ func (r *rig) another(id string) *rig {
 	}
 	r.t.Cleanup(func() { _ = s.store.Close() })
 	s.life, s.end = context.WithCancelCause(r.t.Context())
-	return usesPlayedGateway(&rig{s, r.t})
+	return usesPlayedGateway(&rig{Supervisor: s, t: r.t})
 }
 
 func usesPlayedGateway(r *rig) *rig {

@@ -245,5 +245,9 @@ func (g *gatewayLink) addUsage(ctx context.Context, e *gatewaypb.TelemetryEvent)
 		SessionID: g.sup.session, AgentRef: e.GetAgentRef(), Route: e.GetRoute(), Model: e.GetModel(), Requests: 1,
 		InputTokens: e.InputTokens, CachedTokens: e.CachedInputTokens, OutputTokens: e.OutputTokens, Scripted: e.GetScripted(),
 	}
-	return g.sup.commit(ctx, func(tx *store.Tx, _ *change) error { return tx.AddUsage(&u, e.GetSeq()) })
+	g.sup.charge(&u, e)
+	return g.sup.commit(ctx, func(tx *store.Tx, c *change) error {
+		c.wake = g.sup.budgeted() // the budgets that are left have changed
+		return tx.AddUsage(&u, e.GetSeq())
+	})
 }

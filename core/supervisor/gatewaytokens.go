@@ -30,6 +30,9 @@ func (g *gatewayLink) arm(ctx context.Context) error {
 	if err != nil {
 		return core.Errorf(core.KindRuntime, "telling the gateway its routes: %w", err)
 	}
+	if err := g.setBudgets(ctx, client, nil); err != nil {
+		return err
+	}
 	for _, t := range g.sup.bearers() {
 		if _, err := client.IssueToken(c, g.tokenRequest(t)); err != nil {
 			return core.Errorf(core.KindRuntime, "telling the gateway its bearers: %w", err)
@@ -68,7 +71,7 @@ func (s *Supervisor) bearers() []bearer {
 // tokenRequest admits a bearer to the model of its agent, and to those of the
 // native agents that live in the same engine.
 func (g *gatewayLink) tokenRequest(b bearer) *gatewaypb.IssueTokenRequest {
-	r := &gatewaypb.IssueTokenRequest{Tenant: g.tenant(), AgentRef: b.ref, TokenSha256: b.hash, Holder: toProto(b.holder)}
+	r := &gatewaypb.IssueTokenRequest{Tenant: g.tenant(), AgentRef: b.ref, TokenSha256: b.hash, Holder: toProto(b.holder), BudgetIds: g.sup.budgetIDs(b.ref)}
 	for _, id := range append([]string{b.agent}, g.sup.snap.NativeAgents(b.agent)...) {
 		a := g.sup.snap.Agents[id]
 		if !slices.Contains(r.Routes, a.Route) {
@@ -109,6 +112,9 @@ func (g *gatewayLink) issue(ctx context.Context, a *agent, generation uint64) (s
 	plugin, client := g.current()
 	c, cancel := short(ctx)
 	defer cancel()
+	if err := g.setBudgets(c, client, nil); err != nil && !g.superseded(plugin) {
+		return "", err
+	}
 	_, err = client.IssueToken(c, g.tokenRequest(bearer{
 		hash: hash, ref: a.ref, agent: a.rec.Agent, holder: a.rec.Host.Process,
 	}))

@@ -133,6 +133,9 @@ func (u *undelivered) begin(ref string, call control.Call, r control.SpawnReques
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	digest, key := spawnDigest(r), call.Key()
+	if key != "" {
+		key = ref + "/" + key // a key is its caller's own
+	}
 	for id, c := range u.calls {
 		switch {
 		case c.ref != ref:

@@ -142,6 +142,9 @@ func (a *agent) progress(ctx context.Context) error {
 
 // usage keeps the thread's token counts, which the engine sums over its turns.
 func (a *agent) usage(ctx context.Context, total store.TokenUsage) error {
+	if err := a.chargeDirect(ctx, total); err != nil {
+		return err
+	}
 	if a.jobID == "" {
 		return nil
 	}

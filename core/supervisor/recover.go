@@ -37,8 +37,15 @@ func (s *Supervisor) recover(ctx context.Context) error {
 	if err := s.settleIntegrations(ctx); err != nil {
 		return err
 	}
+	if err := s.checkStale(runs); err != nil {
+		close(s.ready)
+		return s.failLaunch(ctx, err)
+	}
 	if err := s.openWays(ctx); err != nil {
 		return s.failLaunch(ctx, err)
+	}
+	if err := s.noteLost(ctx, runs); err != nil {
+		return err
 	}
 	for _, rec := range runs {
 		if err := s.recoverAgent(rec); err != nil {

@@ -26,9 +26,16 @@ func (s *Supervisor) resting() bool {
 	return false
 }
 
+// jobRests reports whether a job waits for somebody to take it up.
+func (s *Supervisor) jobRests(id string) bool {
+	j, err := s.cachedJob(id)
+	return err == nil && (j.Status == core.JobPaused || j.Status == core.JobSuspended)
+}
+
 // rest serves a resting session for a while. A pause that a crash cut short is
 // finished first.
 func (s *Supervisor) rest(ctx context.Context) error {
+	s.holdGateway(ctx)
 	if s.cachedSession().ColdPausePending {
 		if err := s.finishPause(ctx); err != nil {
 			return err
@@ -116,8 +123,22 @@ func (s *Supervisor) openWays(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.gw.Store(g)
+	if old := s.gw.Swap(g); old != nil {
+		old.close()
+	}
 	return s.prepareHomes(ctx)
+}
+
+// holdGateway takes over the gateway that an earlier supervisor of the session
+// may have left, so that it can be released.
+func (s *Supervisor) holdGateway(ctx context.Context) {
+	g, err := s.adoptGateway(ctx)
+	if err != nil {
+		s.log.Warn("the gateway can't be reached to release it", "err", err)
+	}
+	if g != nil {
+		s.gw.Store(g)
+	}
 }
 
 // watchAll starts what watches a session at work. It is done once in a
@@ -127,8 +148,29 @@ func (s *Supervisor) watchAll() {
 		close(s.awake)
 		if g := s.gw.Load(); g != nil {
 			s.wg.Go(func() { g.run(s.life) })
+			if s.budgeted() {
+				s.wg.Go(func() { g.watchBudgets(s.life) })
+			}
 		}
 		s.watchClient()
 		s.wg.Go(func() { s.watchRoot(s.life) })
 	})
+}
+
+// startTimeout is how long a session may be starting. One of which nothing lives
+// after that is not begun any more: whoever asked for it has gone.
+const startTimeout = 20 * time.Minute
+
+// checkStale refuses to begin a session that was left in its start.
+func (s *Supervisor) checkStale(runs []*store.AgentRun) error {
+	rec := s.cachedSession()
+	if rec.Status != core.SessionStarting || s.cfg.now().Sub(rec.CreatedAt) < startTimeout {
+		return nil
+	}
+	for _, run := range runs {
+		if identityOf(run.Host.Process).Alive() || identityOf(run.Engine).Alive() {
+			return nil
+		}
+	}
+	return core.Errorf(core.KindRuntime, "session %s did not start within %s, and nothing of it lives", s.session, startTimeout)
 }

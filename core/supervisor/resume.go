@@ -55,17 +55,17 @@ func (s *Supervisor) ResumeSession(ctx context.Context, call control.Call, r con
 	if err := s.mayResume(ctx, r.AllowTainted); err != nil {
 		return nil, err
 	}
-	answer := &control.ResumeResponse{ReconciledJobs: []string{}}
+	answer := &control.ResumeResponse{ReconciledJobs: s.awaitReconciled(ctx)}
 	if s.resting() {
 		back, err := s.takeUp(ctx, "")
 		if err != nil {
 			return nil, err
 		}
-		answer.ReconciledJobs = orEmpty(back.reconciled)
+		answer.ReconciledJobs = append(answer.ReconciledJobs, back.reconciled...)
 		if err := s.bringUp(ctx, back); err != nil {
 			return nil, err
 		}
-	} else if err := s.noteResumed(ctx); err != nil {
+	} else if err := s.resumeLive(ctx); err != nil {
 		return nil, err
 	}
 	answer.Session = *s.SessionView()
@@ -103,7 +103,28 @@ func (s *Supervisor) mayResume(ctx context.Context, allowTainted bool) error {
 	if err := s.checkCapability(hashes); err != nil {
 		return err
 	}
-	return checkCodex(ctx, rec.Codex, s.cfg)
+	if err := checkCodex(ctx, rec.Codex, s.cfg); err != nil {
+		return err
+	}
+	if err := verifyHomes(rec); err != nil {
+		return errors.Join(err, s.distrust(context.WithoutCancel(ctx), err))
+	}
+	return nil
+}
+
+// distrust suspends a session whose homes are not what they were written: no
+// engine goes on with them.
+func (s *Supervisor) distrust(ctx context.Context, cause error) error {
+	if err := s.killAll(ctx, &killReason{status: core.JobSuspended, text: cause.Error()}); err != nil {
+		return err
+	}
+	s.releaseGateway(ctx)
+	err := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
+		rec.Status, rec.ResumeError = core.SessionSuspended, cause.Error()
+		return s.audit(tx, "session_suspended", "", "supervisor", map[string]any{"error": rec.ResumeError})
+	})
+	s.leaveAfterVerb()
+	return err
 }
 
 // checkCapability demands that the root's raw token is there, once it was given
@@ -150,7 +171,7 @@ type comeback struct {
 // is its next; empty: it waits.
 func (s *Supervisor) takeUp(ctx context.Context, input string) (*comeback, error) {
 	back := &comeback{refused: map[string]string{}, jobs: []string{}}
-	err := s.commit(ctx, func(tx *store.Tx, c *change) error {
+	err := s.commitAdmission(ctx, func(tx *store.Tx, c *change) error {
 		rec, err := tx.Session(s.session)
 		if err != nil {
 			return err
@@ -268,6 +289,59 @@ func (s *Supervisor) reconcileJobs(tx *store.Tx, c *change) (found []string, err
 		return nil, nil
 	}
 	return found, s.audit(tx, "session_jobs_reconciled", "", "supervisor", map[string]any{"jobs": found})
+}
+
+// noteLost records which jobs a supervisor finds without their processes when it
+// begins. What becomes of each is its agent's matter.
+func (s *Supervisor) noteLost(ctx context.Context, runs []*store.AgentRun) error {
+	var lost []string
+	for _, run := range runs {
+		j, err := s.cachedJob(run.JobID)
+		if err != nil || !holdsCapacity(j.Status) || run.Retired || run.Generation == 0 ||
+			identityOf(run.Host.Process).Alive() || identityOf(run.Engine).Alive() {
+			continue
+		}
+		lost = append(lost, j.JobID)
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	s.lost = lost
+	return s.commit(ctx, func(tx *store.Tx, _ *change) error {
+		return s.audit(tx, "session_jobs_reconciled", "", "supervisor", map[string]any{"jobs": lost})
+	})
+}
+
+// awaitReconciled returns once the agents that were found without their
+// processes at our start are taken up or given up, and names their jobs.
+func (s *Supervisor) awaitReconciled(ctx context.Context) []string {
+	for _, id := range s.lost {
+		j, err := s.cachedJob(id)
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		a := s.agents[j.AgentRef]
+		s.mu.Unlock()
+		if a == nil {
+			continue
+		}
+		select {
+		case <-a.brought:
+		case <-a.ended:
+		case <-ctx.Done():
+		}
+	}
+	return slices.Clone(orEmpty(s.lost))
+}
+
+// resumeLive takes up a session at work. Its homes are written anew, for the
+// engines to come.
+func (s *Supervisor) resumeLive(ctx context.Context) error {
+	if err := s.prepareHomes(ctx); err != nil {
+		return err
+	}
+	return s.noteResumed(ctx)
 }
 
 // noteResumed records that a client takes up a session at work.

@@ -81,6 +81,9 @@ func (a *agent) retireKilled(reason *killReason) {
 	if a.jobID == "" {
 		return // the session's verb publishes the session
 	}
+	if reason.status == core.JobPaused && a.rec.ThreadID != "" {
+		e.kind, e.text = core.ResultPartial, a.partialText(reason)
+	}
 	if err := a.endKilled(ctx, e); err != nil {
 		a.sup.fatal(err)
 		return
@@ -117,7 +120,11 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 	defer cancel()
 	stopErr := a.stopEngine(ctx, interrupt)
 	hostErr := a.retireHost(ctx)
-	if err := a.sup.revokeTokens(ctx, a.ref); err != nil {
+	kinds := []string{capGateway}
+	if a.jobID != "" { // a root that comes back is the same caller: its token goes with the session
+		kinds = append(kinds, capCaller)
+	}
+	if err := a.sup.revokeTokens(ctx, a.ref, kinds...); err != nil {
 		return err
 	}
 	if g := a.sup.gw.Load(); g != nil {

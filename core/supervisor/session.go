@@ -55,7 +55,7 @@ func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
 			return false, nil // whoever looks on is told in the next turn
 		}
 	}
-	if !over {
+	if !over || rec.Client != nil { // whoever looks on may go on
 		return false, nil
 	}
 	active := s.activeJobs()
@@ -159,6 +159,9 @@ func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionSta
 		return err
 	}
 	s.releaseGateway(ctx)
+	if err := s.revokeTokens(ctx, s.cachedSession().RootAgentRef, capCaller, capGateway); err != nil {
+		return err
+	}
 	if err := s.removeCapabilities(); err != nil {
 		return err
 	}
@@ -235,7 +238,7 @@ func (s *Supervisor) killRun(rec *store.AgentRun, reason *killReason) {
 		run := a.snapshot()
 		rec = &run
 	}
-	if rec.Retired && s.jobOver(rec.JobID) {
+	if rec.Retired && (s.jobOver(rec.JobID) || reason.status == core.JobPaused && s.jobRests(rec.JobID)) {
 		return
 	}
 	role, err := s.snapshotAgent(rec.Agent)
@@ -268,13 +271,7 @@ func (s *Supervisor) loadRuns(ctx context.Context) (runs []*store.AgentRun, err 
 
 // resumeEnding finishes an end that a crash interrupted.
 func (s *Supervisor) resumeEnding(ctx context.Context) error {
-	g, err := s.adoptGateway(ctx)
-	if err != nil {
-		s.log.Warn("the gateway can't be reached to release it", "err", err)
-	}
-	if g != nil {
-		s.gw.Store(g)
-	}
+	s.holdGateway(ctx)
 	rec := s.cachedSession()
 	final := core.SessionStatus(rec.RootOutcome)
 	if rec.Status == core.SessionCancelling {

@@ -26,7 +26,8 @@ const (
 )
 
 // Spawn admits jobs together or not at all, launches them, and answers once
-// every engine exists. A repeat of the same request gets the same jobs.
+// every engine exists. A repeat of the same request gets the same jobs, also one
+// that comes while the first is under way.
 func (s *Supervisor) Spawn(ctx context.Context, call control.Call, r control.SpawnRequest) (*control.SpawnResponse, error) {
 	caller, err := s.admit(ctx, call, control.VerbSpawn, nil)
 	if err != nil {
@@ -36,6 +37,18 @@ func (s *Supervisor) Spawn(ctx context.Context, call control.Call, r control.Spa
 		return nil, err
 	}
 	key := s.undone.begin(caller.AgentRef, call, r)
+	if key == "" {
+		return s.spawnOnce(ctx, caller, call, "", r)
+	}
+	unlock, err := s.spawning.lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return s.spawnOnce(ctx, caller, call, key, r)
+}
+
+func (s *Supervisor) spawnOnce(ctx context.Context, caller access.Caller, call control.Call, key string, r control.SpawnRequest) (*control.SpawnResponse, error) {
 	batch, repeated, err := s.admitBatch(ctx, caller, key, r.Agents)
 	if err != nil {
 		s.undone.forget(caller.AgentRef, call)
@@ -57,8 +70,11 @@ func checkSpecs(specs []control.SpawnSpec) error {
 	}
 	for _, spec := range specs {
 		switch {
-		case spec.LiteralTask != nil:
-			return core.Errorf(core.KindValue, "agent %q takes no literal_task", spec.Agent).WithRemedy("say in `task` what it is to do")
+		case spec.LiteralTask != nil && utf8.RuneCountInString(spec.LiteralTask.Text+spec.LiteralTask.Needle) > maxTaskRunes:
+			return core.Errorf(core.KindValue, "the literal_task of agent %q is longer than %d characters", spec.Agent, maxTaskRunes)
+		case spec.LiteralTask != nil && workspace.CheckScope(spec.LiteralTask.Paths) != nil:
+			return core.Errorf(core.KindValue, "the paths of agent %q's literal_task must lie in the workspace", spec.Agent).
+				WithRemedy("name files by their path from the workspace's folder")
 		case utf8.RuneCountInString(spec.Task) > maxTaskRunes:
 			return core.Errorf(core.KindValue, "the task of agent %q is longer than %d characters", spec.Agent, maxTaskRunes)
 		case workspace.CheckScope(spec.WriteScope) != nil:
@@ -74,40 +90,34 @@ func checkSpecs(specs []control.SpawnSpec) error {
 // disk before it: a file without a row is garbage, a row without its file
 // would be a lie.
 func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key string, specs []control.SpawnSpec) (batch spawnAnswer, repeated bool, err error) {
-	jobs, err := s.draftJobs(caller, specs)
+	members, err := s.draftJobs(caller, specs)
 	defer func() {
 		if err != nil || repeated {
-			for _, j := range jobs {
-				_ = os.RemoveAll(s.cfg.Folders.JobDir(j.JobID)) // garbage: no row names it
+			for _, m := range members {
+				_ = os.RemoveAll(s.cfg.Folders.JobDir(m.job.JobID)) // garbage: no row names it
 			}
 		}
 	}()
 	if err != nil {
 		return batch, false, err
 	}
-	batch.BatchID = jobs[0].BatchID
-	for _, j := range jobs {
-		batch.JobIDs = append(batch.JobIDs, j.JobID)
-	}
-	raw, err := batch.encode()
+	drafted := answerOf(members)
+	raw, err := drafted.encode()
 	if err != nil {
 		return batch, false, err
 	}
-	err = s.commit(ctx, func(tx *store.Tx, c *change) error {
+	err = s.commitAdmission(ctx, func(tx *store.Tx, c *change) error {
 		earlier, found, err := s.repeatOf(tx, key)
 		if err != nil || found {
 			batch, repeated = earlier, found
 			return err
 		}
-		view, err := s.admissionView(tx, caller)
-		if err != nil {
+		batch = drafted
+		if err := s.decide(tx, caller, members); err != nil {
 			return err
 		}
-		if err := admission.Decide(view, requests(specs)); err != nil {
-			return err
-		}
-		for i, j := range jobs {
-			if err := s.recordJob(tx, c, caller, j, specs[i].Task); err != nil {
+		for _, m := range members {
+			if err := s.recordJob(tx, c, caller, m); err != nil {
 				return err
 			}
 		}
@@ -117,6 +127,26 @@ func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key s
 		return tx.PutSpawnKey(s.session, key, raw)
 	})
 	return batch, repeated, err
+}
+
+// decide admits a batch and gives each member its part of the budget.
+func (s *Supervisor) decide(tx *store.Tx, caller access.Caller, members []member) error {
+	view, err := s.admissionView(tx, caller)
+	if err != nil {
+		return err
+	}
+	requests := make([]admission.Request, len(members))
+	for i, m := range members {
+		requests[i] = m.request
+	}
+	parts, err := admission.Decide(view, requests)
+	if err != nil {
+		return err
+	}
+	for i, m := range members {
+		m.job.Reserved = parts[i]
+	}
+	return nil
 }
 
 // repeatOf returns the batch that the same request started before. A batch that
@@ -144,20 +174,25 @@ func (s *Supervisor) forgetBatch(ctx context.Context, key string, cause error) e
 	return errors.Join(cause, err)
 }
 
-func requests(specs []control.SpawnSpec) []admission.Request {
-	list := make([]admission.Request, len(specs))
-	for i, spec := range specs {
-		list[i] = admission.Request{
-			Agent: spec.Agent, TaskKind: spec.TaskKind, Mode: modeOf(spec), HasTask: strings.TrimSpace(spec.Task) != "",
-		}
+// requestOf describes a job to admission. scope is of a writer.
+func requestOf(spec control.SpawnSpec, lease store.Lease) admission.Request {
+	r := admission.Request{
+		Agent: spec.Agent, TaskKind: spec.TaskKind, Mode: modeOf(spec), HasTask: strings.TrimSpace(spec.Task) != "",
+		Scope: admission.Scope{Named: len(spec.WriteScope) > 0, Paths: lease.Paths, FoldsCase: lease.FoldsCase},
 	}
-	return list
+	if l := spec.LiteralTask; l != nil {
+		r.Literal = &admission.Literal{Operation: l.Operation, Text: l.Text, MaxPoints: l.MaxPoints, Needle: l.Needle, Paths: l.Paths}
+	}
+	return r
 }
 
 // scopeOf is what a job may change, relative to the workspace: all of it when
 // nothing is said, nothing when it only reads.
 func scopeOf(spec control.SpawnSpec) []string {
-	if modeOf(spec) == admission.ModeWorkspace && len(spec.WriteScope) == 0 {
+	if modeOf(spec) != admission.ModeWorkspace {
+		return nil
+	}
+	if len(spec.WriteScope) == 0 {
 		return []string{"."}
 	}
 	return spec.WriteScope
@@ -170,79 +205,72 @@ func modeOf(spec control.SpawnSpec) string {
 	return spec.Mode
 }
 
+// member is a job to be, with what it is admitted by.
+type member struct {
+	job     *store.Job
+	request admission.Request
+	text    string // its first input
+}
+
+func answerOf(members []member) (batch spawnAnswer) {
+	for _, m := range members {
+		batch.BatchID = m.job.BatchID
+		batch.JobIDs = append(batch.JobIDs, m.job.JobID)
+	}
+	return batch
+}
+
 // draftJobs makes the records of a batch and publishes its prompts.
-func (s *Supervisor) draftJobs(caller access.Caller, specs []control.SpawnSpec) ([]*store.Job, error) {
+func (s *Supervisor) draftJobs(caller access.Caller, specs []control.SpawnSpec) ([]member, error) {
 	now, random := s.cfg.now().UTC(), s.cfg.random()
 	batch := core.NewBatchID(random)
 	rec := s.cachedSession()
-	var jobs []*store.Job
+	var members []member
 	for _, spec := range specs {
-		id := core.NewJobID(now, spec.Agent, random)
-		if err := folders.MakeDir(s.cfg.Folders.JobDir(id)); err != nil {
-			return jobs, err
-		}
-		ref, err := store.Publish(s.cfg.Folders.JobDir(id), "prompt.txt", []byte(spec.Task))
-		if err != nil {
-			return jobs, err
-		}
-		jobs = append(jobs, &store.Job{
+		j := &store.Job{
 			SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage,
-			JobID: id, SessionID: s.session, RunID: s.runID, ProfileID: rec.ProfileID, AgentRef: core.NewAgentRef(random),
-			Agent: spec.Agent, BatchID: batch, ParentJobID: caller.JobID, Depth: s.depth(caller.JobID) + 1,
-			TaskKind: spec.TaskKind, Task: ref, Mode: modeOf(spec), WriteScope: scopeOf(spec), Cwd: rec.Workspace,
+			JobID: core.NewJobID(now, spec.Agent, random), SessionID: s.session, RunID: s.runID, ProfileID: rec.ProfileID,
+			AgentRef: core.NewAgentRef(random), Agent: spec.Agent, BatchID: batch, ParentJobID: caller.JobID, Depth: s.depth(caller) + 1,
+			TaskKind: spec.TaskKind, Mode: modeOf(spec), WriteScope: scopeOf(spec), Cwd: rec.Workspace,
 			Status: core.JobQueued, CreatedAt: now,
-		})
+		}
+		r := resourceOf(s.snap, s.snap.Agents[spec.Agent])
+		j.LockKey, j.Units = r.LockKey, r.Units
+		var err error
+		if j.Lease.Paths, j.Lease.FoldsCase, err = leaseOf(rec.Workspace, j.WriteScope); err != nil {
+			return members, err
+		}
+		text := taskText(spec)
+		if err := folders.MakeDir(s.cfg.Folders.JobDir(j.JobID)); err != nil {
+			return members, err
+		}
+		if j.Task, err = store.Publish(s.cfg.Folders.JobDir(j.JobID), "prompt.txt", []byte(text)); err != nil {
+			return members, err
+		}
+		members = append(members, member{j, requestOf(spec, j.Lease), text})
 	}
-	return jobs, nil
+	return members, nil
 }
 
-// depth is how deep a caller is: 0 for the root.
-func (s *Supervisor) depth(jobID string) int {
-	if j, err := s.cachedJob(jobID); err == nil {
-		return j.Depth
+// leaseOf is where a write scope is on disk; nothing for one who reads.
+func leaseOf(dir string, scope []string) ([]string, bool, error) {
+	if len(scope) == 0 {
+		return nil, false, nil
 	}
-	return 0
+	return workspace.ResolveScope(dir, scope)
 }
 
-// admissionView gathers what the decision depends on, within its transaction.
-func (s *Supervisor) admissionView(tx *store.Tx, caller access.Caller) (admission.View, error) {
-	rec, err := tx.Session(s.session)
-	if err != nil {
-		return admission.View{}, err
+// depth is how deep a caller is: 0 for the root. A native agent is one below the
+// agent in whose engine it runs.
+func (s *Supervisor) depth(caller access.Caller) int {
+	depth := 0
+	if j, err := s.cachedJob(caller.JobID); err == nil {
+		depth = j.Depth
 	}
-	c := s.snap.Coordination
-	v := admission.View{
-		SessionStatus: rec.Status, CallerAgent: caller.Agent, CallerDepth: s.depth(caller.JobID),
-		Limits: admission.Limits{MaxDepth: c.MaxDepth, MaxActiveAgents: c.MaxActiveAgents, MaxWriters: c.MaxActiveWriters},
-		Agents: map[string]admission.Agent{}, RoleActive: map[string]int{}, Ancestors: []string{rec.RootAgent},
+	if caller.Role == access.RoleNative {
+		depth++
 	}
-	for _, a := range s.snap.Agents {
-		v.Agents[a.ID] = admission.Agent{CanSpawn: a.CanSpawn, TaskKinds: a.TaskKinds, Permissions: a.Permissions, MaxActive: a.MaxActive}
-	}
-	for id := caller.JobID; id != ""; {
-		j, err := tx.Job(id)
-		if err != nil {
-			return v, err
-		}
-		if id == caller.JobID {
-			v.ParentStatus = j.Status
-		}
-		v.Ancestors = append(v.Ancestors, j.Agent)
-		id = j.ParentJobID
-	}
-	jobs, err := tx.Jobs(store.JobFilter{Statuses: holding, Strict: true})
-	if err != nil {
-		return v, err
-	}
-	for _, j := range jobs {
-		if j.ProfileID == rec.ProfileID {
-			v.RoleActive[j.Agent]++
-		}
-		if j.SessionID == s.session {
-			v.Active = append(v.Active, admission.ActiveJob{JobID: j.JobID, Agent: j.Agent, Mode: j.Mode})
-		}
-	}
-	return v, nil
+	return depth
 }
 
 // holding lists the statuses of jobs that hold capacity.
@@ -253,7 +281,8 @@ var holding = []core.JobStatus{
 func holdsCapacity(status core.JobStatus) bool { return slices.Contains(holding, status) }
 
 // recordJob writes a job, its agent run, its first input and its audit row.
-func (s *Supervisor) recordJob(tx *store.Tx, c *change, caller access.Caller, j *store.Job, task string) error {
+func (s *Supervisor) recordJob(tx *store.Tx, c *change, caller access.Caller, m member) error {
+	j := m.job
 	role, err := s.snapshotAgent(j.Agent)
 	if err != nil {
 		return err
@@ -269,7 +298,7 @@ func (s *Supervisor) recordJob(tx *store.Tx, c *change, caller access.Caller, j 
 	}
 	return putAgentRun(tx, &agentDraft{
 		session: s.session, ref: j.AgentRef, jobID: j.JobID, role: role, home: s.homeDir(j.Agent),
-		input: core.NewInputID(s.cfg.random()), text: task, now: s.cfg.now().UTC(),
+		input: core.NewInputID(s.cfg.random()), text: m.text, now: s.cfg.now().UTC(),
 	})
 }
 
@@ -286,17 +315,14 @@ func (s *Supervisor) launchBatch(ctx context.Context, batch spawnAnswer) error {
 		if err != nil {
 			return err
 		}
-		var rec *store.AgentRun
-		err = s.view(ctx, func(tx *store.Tx) (err error) {
-			rec, err = tx.AgentRun(j.AgentRef)
-			return err
-		})
+		rec, err := s.loadRun(ctx, j.AgentRef)
 		if err != nil {
 			return err
 		}
-		a := s.newAgent(rec, role)
-		a.start((*agent).launch)
-		members = append(members, a)
+		if a := s.claim(rec, role); a != nil { // else it was cancelled before it began
+			a.start((*agent).launch)
+			members = append(members, a)
+		}
 	}
 	var failed error
 	for _, a := range members {

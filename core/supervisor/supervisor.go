@@ -74,9 +74,11 @@ type Supervisor struct {
 
 	lifecycle    refLocks      // of the verbs that change the session as a whole
 	controlLocks refLocks      // of the controls of each agent
+	spawning     refLocks      // of the spawns of each request key
 	asked        chan struct{} // holds one while a call is not noted yet
 	awake        chan struct{} // closed once the session is at work
 	watching     sync.Once
+	lost         []string // jobs that were found without their processes; set before ready is closed
 
 	integrating sync.Mutex
 	keeper      process.Identity // guarded by mu; zero: not known
@@ -117,6 +119,10 @@ func Run(ctx context.Context, cfg *Config) (Outcome, error) {
 // takeLock takes a lock file exclusively without waiting. It returns nil when
 // another process holds it.
 func takeLock(path string) (*flock.Flock, error) {
+	if info, err := os.Lstat(filepath.Dir(path)); err == nil && !info.IsDir() {
+		return nil, core.Errorf(core.KindOS, "lifecycle lock cannot traverse %s: it is not a folder", filepath.Dir(path)).
+			WithRemedy("put the session's own folder back there and try again")
+	}
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, core.Errorf(core.KindOS, "lifecycle lock cannot traverse %s: it is not a regular file", path).
 			WithRemedy("remove it and try again")
@@ -292,9 +298,9 @@ func (s *Supervisor) mintToken(ctx context.Context, ref, kind string, generation
 	return token, hash, nil
 }
 
-// revokeTokens drops every token of an agent run.
-func (s *Supervisor) revokeTokens(ctx context.Context, ref string) error {
-	return s.replaceTokens(ctx, ref, []string{capCaller, capGateway}, nil)
+// revokeTokens drops the tokens of an agent run that are of these kinds.
+func (s *Supervisor) revokeTokens(ctx context.Context, ref string, kinds ...string) error {
+	return s.replaceTokens(ctx, ref, kinds, nil)
 }
 
 // replaceTokens revokes an agent run's tokens of the given kinds and records

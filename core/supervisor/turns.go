@@ -106,7 +106,7 @@ func (a *agent) inputOfTurn(ctx context.Context, turn string) (found *store.Inpu
 // turnFailed ends the agent after a turn that failed or was interrupted. What
 // can be tried again later suspends, everything else is final.
 func (a *agent) turnFailed(ctx context.Context, in *store.Input, t endedTurn) error {
-	failure := normalise(t.status, t.errorJSON)
+	failure := a.limitFailure(ctx, normalise(t.status, t.errorJSON))
 	end := ending{job: core.JobFailed, session: core.SessionFailed, failure: failure}
 	if failure.Retryable {
 		end.job, end.session = core.JobSuspended, core.SessionSuspended

@@ -8,6 +8,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
 
@@ -53,11 +54,7 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call, verb strin
 		return access.Caller{}, core.Errorf(core.KindPermission, "invalid native-agent: thread %s is not the thread of agent %s", call.ThreadID, rec.Agent)
 	}
 	s.mesh.seen(s, a, call.Peer)
-	c := access.Caller{Role: access.RoleWorker, Agent: rec.Agent, AgentRef: rec.AgentRef, JobID: rec.JobID, ThreadID: rec.ThreadID}
-	if rec.JobID == "" {
-		c.Role = access.RoleRoot
-	}
-	return c, nil
+	return s.agentCaller(&rec), nil
 }
 
 // outsideAgents refuses to take a process below one of our hosts or engines for
@@ -80,13 +77,22 @@ var errCapability = core.Errorf(core.KindPermission, "invalid MCP caller capabil
 	WithRemedy("the capability belongs to a run that has ended; nothing can be done with it")
 
 // awaitReady parks a call until the recovery after a start has an actor for
-// every agent run: before that nobody's capability can be judged.
+// every agent run: before that nobody's capability can be judged. A supervisor
+// that goes down takes no calls, except about a session that has ended: no
+// other one will.
 func (s *Supervisor) awaitReady(ctx context.Context) error {
+	if chanClosed(s.ready) && s.cachedSession().Status.Terminal() {
+		return nil
+	}
+	goingDown := core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
+	if s.life.Err() != nil {
+		return goingDown
+	}
 	select {
 	case <-s.ready:
 		return nil
 	case <-s.life.Done():
-		return core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
+		return goingDown
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -98,7 +104,7 @@ func (s *Supervisor) admit(ctx context.Context, call control.Call, verb string, 
 	if err != nil {
 		return caller, err
 	}
-	return caller, access.May(caller, verb, s.target(job))
+	return caller, access.May(caller, verb, s.target(job), s.state())
 }
 
 // admitJob identifies the caller before it says whether there is such a job: a
@@ -112,25 +118,7 @@ func (s *Supervisor) admitJob(ctx context.Context, call control.Call, verb, id s
 	if err != nil {
 		return caller, nil, err
 	}
-	return caller, j, access.May(caller, verb, s.target(j))
-}
-
-// target describes a job to the rights.
-func (s *Supervisor) target(j *store.Job) access.Job {
-	if j == nil {
-		return access.Job{}
-	}
-	t := access.Job{JobID: j.JobID, AgentRef: j.AgentRef}
-	for parent := j.ParentJobID; parent != ""; {
-		p, err := s.cachedJob(parent)
-		if err != nil {
-			break
-		}
-		t.ParentChain = append(t.ParentChain, p.AgentRef)
-		parent = p.ParentJobID
-	}
-	t.ParentChain = append(t.ParentChain, s.cachedSession().RootAgentRef)
-	return t
+	return caller, j, access.May(caller, verb, s.target(j), s.state())
 }
 
 // Hello names the supervisor.
@@ -154,11 +142,12 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 	for _, id := range s.snap.MeshTargets(role.ID) {
 		target := s.snap.Agents[id]
 		modes := []string{"read-only"}
-		if target.Permissions == "workspace-write" {
+		if target.Permissions == "workspace-write" && target.Trust != profile.TrustLow {
 			modes = append(modes, "workspace-write")
 		}
 		answer.Spawn = append(answer.Spawn, control.SpawnGrant{
 			Agent: id, Description: target.Description, TaskKinds: target.TaskKinds, Modes: modes,
+			LiteralOnly: target.Trust == profile.TrustLow, WriteScopeRequired: target.WriteScopeRequired,
 		})
 	}
 	answer.Tools = s.toolsOf(caller)
@@ -204,6 +193,7 @@ func (s *Supervisor) Session(ctx context.Context, call control.Call, _ control.S
 	}
 	view := s.SessionView()
 	if caller.Role == access.RoleOperator {
+		view.Capacity = s.capacity(ctx)
 		view.Processes = s.processes()
 		view.Evidence = s.evidence()
 		view.Homes = ViewHomes(s.cachedSession())
@@ -217,7 +207,7 @@ func (s *Supervisor) Jobs(ctx context.Context, call control.Call, r control.Jobs
 	if err != nil {
 		return nil, err
 	}
-	answer := &control.JobsResponse{Jobs: []control.JobView{}, Capacity: s.capacity()}
+	answer := &control.JobsResponse{Jobs: []control.JobView{}, Capacity: *s.capacity(ctx)}
 	for _, id := range r.JobIDs {
 		_, j, err := s.admitJob(ctx, call, control.VerbJobs, id)
 		if err != nil {
@@ -227,7 +217,7 @@ func (s *Supervisor) Jobs(ctx context.Context, call control.Call, r control.Jobs
 	}
 	if len(r.JobIDs) == 0 {
 		for _, j := range s.allJobs() {
-			if access.May(caller, control.VerbJobs, s.target(j)) == nil {
+			if access.May(caller, control.VerbJobs, s.target(j), s.state()) == nil {
 				answer.Jobs = append(answer.Jobs, s.jobView(j))
 			}
 		}
@@ -294,6 +284,11 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 	if r.GraceSeconds < 0 || r.GraceSeconds > 3600 {
 		return nil, core.Errorf(core.KindValue, "grace_seconds %v is out of range", r.GraceSeconds).WithRemedy("use 0 to 3600")
 	}
+	unlock, err := s.lifecycle.lock(ctx, lifecycleKey)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if err := s.waitIdle(ctx, r.GraceSeconds); err != nil {
 		return nil, err
 	}

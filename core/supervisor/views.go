@@ -110,6 +110,10 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 		RuntimeCurrent: thisRuntime().current(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
 		CancelReason: j.CancelReason, RolledBack: j.RolledBack,
 	}
+	v.BudgetTokens = j.Reserved.Tokens
+	if j.Reserved.NanoUSD > 0 {
+		v.BudgetUSD = usdNumber(j.Reserved.NanoUSD)
+	}
 	if j.Usage != nil {
 		v.Usage = &control.TokenUsage{
 			InputTokens: j.Usage.InputTokens, CachedInputTokens: j.Usage.CachedInputTokens,
@@ -168,19 +172,6 @@ func (s *Supervisor) allJobs() []*store.Job {
 	return list
 }
 
-func (s *Supervisor) capacity() control.Capacity {
-	c := control.Capacity{MaxActiveAgents: s.snap.Coordination.MaxActiveAgents, MaxWriters: s.snap.Coordination.MaxActiveWriters}
-	for _, j := range s.allJobs() {
-		if holdsCapacity(j.Status) {
-			c.ActiveAgents++
-			if j.Mode == "workspace-write" {
-				c.ActiveWriters++
-			}
-		}
-	}
-	return c
-}
-
 func (s *Supervisor) usageViews() []control.UsageView {
 	var list []*store.Usage
 	err := s.store.View(context.WithoutCancel(s.life), func(tx *store.Tx) (err error) {
@@ -201,6 +192,7 @@ func ViewUsage(list []*store.Usage, runs map[string]store.AgentRun) []control.Us
 		views = append(views, control.UsageView{
 			AgentRunRef: u.AgentRef, Agent: runs[u.AgentRef].Agent, JobID: runs[u.AgentRef].JobID, Route: u.Route, Model: u.Model,
 			Requests: u.Requests, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, Scripted: u.Scripted,
+			USD: usdNumber(u.NanoUSD), Unpriced: u.Unpriced,
 		})
 	}
 	return views

@@ -62,12 +62,12 @@ func TestUndelivered(t *testing.T) {
 	request := func(task string) control.SpawnRequest {
 		return control.SpawnRequest{Agents: []control.SpawnSpec{{Agent: "a", Task: task}}}
 	}
-	const first = "call/th/t1/c1"
+	const first = "ar_1/call/th/t1/c1"
 	var u undelivered
 	if got := u.begin("ar_1", call("t1", "c1"), request("x")); got != first {
 		t.Fatalf("the first call's key is %q, want %q", got, first)
 	}
-	if got := u.begin("ar_1", call("t1", "c2"), request("x")); got != "call/th/t1/c2" {
+	if got := u.begin("ar_1", call("t1", "c2"), request("x")); got != "ar_1/call/th/t1/c2" {
 		t.Errorf("a delivered spawn was taken for a repeat: %q", got)
 	}
 	u.failed("ar_1", "c1")
@@ -87,11 +87,11 @@ func TestUndelivered(t *testing.T) {
 	}
 	u.failed("ar_1", "c7")
 	u.forget("ar_1", call("t1", "c7"))
-	if got := u.begin("ar_1", call("t1", "c8"), request("x")); got != "call/th/t1/c8" {
+	if got := u.begin("ar_1", call("t1", "c8"), request("x")); got != "ar_1/call/th/t1/c8" {
 		t.Errorf("a spawn that started nothing was taken for a repeat: %q", got)
 	}
 	u.failed("ar_1", "c8")
-	if got := u.begin("ar_1", call("t2", "c9"), request("x")); got != "call/th/t2/c9" {
+	if got := u.begin("ar_1", call("t2", "c9"), request("x")); got != "ar_1/call/th/t2/c9" {
 		t.Errorf("a spawn of an earlier turn was taken for a repeat: %q", got)
 	}
 	if n := len(u.calls); n != 2 { // ar_2's and the last one

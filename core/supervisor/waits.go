@@ -227,8 +227,9 @@ func (s *Supervisor) Cancel(ctx context.Context, call control.Call, r control.Ca
 	if err != nil {
 		return nil, err
 	}
-	targets := s.cancelTargets(j, r.Cascade)
+	var targets []string
 	err = s.commit(ctx, func(tx *store.Tx, c *change) error {
+		targets = s.cancelTargets(j, r.Cascade) // no child is admitted meanwhile: commits are one at a time
 		for _, id := range targets {
 			rec, err := tx.Job(id)
 			if err != nil {
@@ -278,15 +279,19 @@ func (s *Supervisor) cancelTargets(j *store.Job, cascade bool) []string {
 
 func (s *Supervisor) awaitCancelled(ctx context.Context, ids []string, reason string) (*control.CancelResponse, error) {
 	var ended sync.WaitGroup
-	runs := s.runsNow()
 	for _, id := range ids {
 		j, err := s.cachedJob(id)
 		if err != nil {
 			return nil, err
 		}
-		if rec, ok := runs[j.AgentRef]; ok && j.Status == core.JobCancelling {
-			ended.Go(func() { s.killRun(&rec, &killReason{status: core.JobCancelled, text: reason}) })
+		if j.Status != core.JobCancelling {
+			continue
 		}
+		rec, err := s.loadRun(ctx, j.AgentRef) // one that was admitted just now has no actor yet
+		if err != nil {
+			return nil, err
+		}
+		ended.Go(func() { s.killRun(rec, &killReason{status: core.JobCancelled, text: reason}) })
 	}
 	ended.Wait()
 	answer := &control.CancelResponse{Jobs: []control.JobView{}}
@@ -302,6 +307,15 @@ func (s *Supervisor) awaitCancelled(ctx context.Context, ids []string, reason st
 		}
 	}
 	return answer, nil
+}
+
+// loadRun reads an agent run as it was last committed.
+func (s *Supervisor) loadRun(ctx context.Context, ref string) (rec *store.AgentRun, err error) {
+	err = s.view(ctx, func(tx *store.Tx) (err error) {
+		rec, err = tx.AgentRun(ref)
+		return err
+	})
+	return rec, err
 }
 
 // waitIdle lets the root's turn and the jobs end by themselves within a grace.

@@ -40,7 +40,9 @@ func (s *Supervisor) repository(ctx context.Context) (*workspace.Repo, error) {
 	if git, err = filepath.Abs(git); err != nil {
 		return nil, core.Errorf(core.KindOS, "finding git: %w", err)
 	}
-	s.repo.repo, err = workspace.Open(ctx, s.cachedSession().Workspace, &workspace.Options{Git: git, StateDir: s.cfg.Folders.State})
+	s.repo.repo, err = workspace.Open(ctx, s.cachedSession().Workspace, &workspace.Options{
+		Git: git, StateDir: s.cfg.Folders.State, FoldCase: workspace.FoldsCase(s.cachedSession().Workspace),
+	})
 	return s.repo.repo, err
 }
 
