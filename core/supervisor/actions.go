@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/control"
@@ -163,9 +165,12 @@ func (a *agent) goOn(ctx context.Context, o *order) (map[string]any, error) {
 	if a.rec.ActiveTurnID != "" {
 		return nil, core.Errorf(core.KindRuntime, "agent %s is at work", a.rec.Agent).WithRemedy("steer it, or interrupt it first")
 	}
-	if a.rec.Goal != nil && o.budget > 0 {
-		a.rec.Goal.TokenBudget = o.budget
-	}
+	a.changeGoal(func(g *store.Goal) {
+		g.Finalizing = false
+		if o.budget > 0 {
+			g.TokenBudget = o.budget
+		}
+	})
 	return a.nextInput(ctx, o)
 }
 
@@ -184,12 +189,15 @@ func (a *agent) nextInput(ctx context.Context, o *order) (map[string]any, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := a.send(ctx, in); err != nil {
+	err = a.send(ctx, in)
+	if errors.As(err, new(hostCallError)) && a.unknown == nil {
+		a.unknown = time.NewTimer(unknownWait) // look what became of it
+	}
+	if err != nil {
 		return nil, err
 	}
 	if in.State != store.InputApplied {
-		return nil, core.Errorf(core.KindDeliveryUnknown, "it is not known yet whether agent %s has the input", a.rec.Agent).
-			WithRemedy("inspect the agent before you decide again")
+		return nil, unknownDelivery("it is not known yet whether agent %s has the input", a.rec.Agent)
 	}
 	return map[string]any{"turn_id": in.TurnID}, nil
 }
@@ -216,8 +224,12 @@ func (a *agent) resumed(tx *store.Tx, c *change) error {
 }
 
 // finalize asks for the result of what there is: in the running turn, or in a
-// new one.
+// new one. A goal begins no turn after that one.
 func (a *agent) finalize(ctx context.Context, o *order) (map[string]any, error) {
+	if err := a.pauseGoal(ctx); err != nil {
+		return nil, err
+	}
+	a.changeGoal(func(g *store.Goal) { g.Finalizing = true })
 	if a.rec.ActiveTurnID == "" {
 		result, err := a.nextInput(ctx, o)
 		if err == nil {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -143,10 +144,17 @@ func (s *Supervisor) deliver(ctx context.Context, t target, o *order) (map[strin
 // obey reserves the order's revision, delivers it, and records what became of
 // it.
 func (a *agent) obey(ctx context.Context, o *order) (map[string]any, error) {
+	held := a.rec.Holding
 	if err := a.reserve(ctx, o); err != nil {
 		return nil, err
 	}
 	result, err := a.perform(ctx, o)
+	if errors.As(err, new(hostCallError)) { // it may have had its effect before
+		err = unknownDelivery("%w", err)
+	}
+	if err != nil && core.KindOf(err) != core.KindDeliveryUnknown && o.holds() {
+		a.rec.Holding = held // refused: the agent works on
+	}
 	if o.deferred {
 		return result, err // settled by what it waits for
 	}
@@ -234,6 +242,11 @@ func outcomeOfOrder(cause error) (store.ControlStatus, string) {
 	return store.ControlRejected, cause.Error()
 }
 
+// unknownDelivery says that an order may or may not have had its effect.
+func unknownDelivery(format string, args ...any) error {
+	return core.Errorf(core.KindDeliveryUnknown, format, args...).WithRemedy("inspect the agent before you decide again")
+}
+
 // command sends one command to the host and turns what is not applied into an
 // error: of kind ControlDeliveryUnknown when nobody can say.
 func (a *agent) command(ctx context.Context, doing string, send func(context.Context) (*hostpb.CommandResponse, error)) (*hostpb.CommandResponse, error) {
@@ -242,13 +255,13 @@ func (a *agent) command(ctx context.Context, doing string, send func(context.Con
 	answer, err := send(c)
 	switch {
 	case err != nil:
-		return nil, core.Errorf(core.KindDeliveryUnknown, "%s: the host did not answer: %w", doing, err).WithRemedy("inspect the agent before you decide again")
+		return nil, unknownDelivery("%s: the host did not answer: %w", doing, err)
 	case answer.GetDelivery() == basepb.Delivery_DELIVERY_APPLIED:
 		return answer, nil
 	case answer.GetDelivery() == basepb.Delivery_DELIVERY_REJECTED:
 		return nil, failureError(doing, answer.GetFailure())
 	}
-	return nil, core.Errorf(core.KindDeliveryUnknown, "%s: %s", doing, answer.GetFailure().GetMessage()).WithRemedy("inspect the agent before you decide again")
+	return nil, unknownDelivery("%s: %s", doing, answer.GetFailure().GetMessage())
 }
 
 // refLocks is a lock for each agent run. The zero value is ready.

@@ -87,19 +87,28 @@ func (a *agent) activateGoal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	g.Status, g.BootstrapPending = goalActive, false
+	a.changeGoal(func(g *store.Goal) { g.BootstrapPending = false })
 	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
 }
 
 func (a *agent) setGoal(ctx context.Context, req *hostpb.SetGoalRequest) error {
 	req.Fence, req.CommandId = a.fence(), a.newCommand()
 	_, err := a.command(ctx, "setting the goal", func(ctx context.Context) (*hostpb.CommandResponse, error) { return a.host.SetGoal(ctx, req) })
-	if err == nil && a.rec.Goal != nil && req.GetStatus() != "" {
-		goal := *a.rec.Goal // others may hold the one on record
-		goal.Status = req.GetStatus()
-		a.rec.Goal = &goal
+	if err == nil && req.GetStatus() != "" {
+		a.changeGoal(func(g *store.Goal) { g.Status = req.GetStatus() })
 	}
 	return err
+}
+
+// changeGoal changes the goal, if there is one, on a copy: others may hold the
+// one that is on record.
+func (a *agent) changeGoal(change func(*store.Goal)) {
+	if a.rec.Goal == nil {
+		return
+	}
+	goal := *a.rec.Goal
+	change(&goal)
+	a.rec.Goal = &goal
 }
 
 // goalUpdated notes what the engine says of the goal.
@@ -107,9 +116,7 @@ func (a *agent) goalUpdated(ctx context.Context, status string) error {
 	if a.rec.Goal == nil || status == "" || a.rec.Goal.Status == status {
 		return nil
 	}
-	goal := *a.rec.Goal
-	goal.Status = status
-	a.rec.Goal = &goal
+	a.changeGoal(func(g *store.Goal) { g.Status = status })
 	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
 }
 

@@ -35,18 +35,19 @@ var refusals = map[string]string{
 const maxParams = 64 << 10
 
 // serverRequest takes down what the engine asks, for whoever may answer. What
-// nobody may say yes to is refused at once: the model is told, and the turn
-// goes on.
+// nobody may say yes to, or belongs to no thread, is refused at once: the model
+// is told, and the turn goes on.
 func (a *agent) serverRequest(ctx context.Context, f *frame, params json.RawMessage) error {
 	refusal, known := refusals[f.Method]
 	if !known {
 		refusal = "{}" // Codex takes an answer of the wrong shape for a refusal
 	}
-	if !known || !a.mayBeAsked(f.Method) {
+	thread := firstOf(f.Params.ThreadID, f.Params.ConversationID)
+	if !known || thread == "" || !a.mayBeAsked(f.Method) {
 		return a.refuse(ctx, string(f.ID), f.Method, refusal)
 	}
 	p := store.PendingRequest{
-		Key: requestKey(f.ID), RequestID: string(f.ID), Method: f.Method, ThreadID: firstOf(f.Params.ThreadID, f.Params.ConversationID),
+		Key: requestKey(f.ID), RequestID: string(f.ID), Method: f.Method, ThreadID: thread,
 		TurnID: f.Params.TurnID, Params: boundedJSON(params), AskedAt: a.sup.cfg.now().UTC(),
 	}
 	a.rec.Pending = append(slices.DeleteFunc(slices.Clone(a.rec.Pending), func(q store.PendingRequest) bool { return q.Key == p.Key }), p)

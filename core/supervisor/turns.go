@@ -38,8 +38,8 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	if a.rec.Holding && t.status == "interrupted" {
 		return a.turnHeld(ctx, t)
 	}
-	if t.status == "completed" && t.text == "" {
-		if t.text, err = a.finalText(ctx, t.id); err != nil {
+	if t.status == "completed" {
+		if t.text, err = a.finalText(ctx, t); err != nil {
 			return err
 		}
 	}
@@ -323,11 +323,17 @@ func (a *agent) partialText(cause error) string {
 	return b.String()
 }
 
-// finalText finds the last words of a turn whose message this supervisor did not
-// see itself: in the event log, else in what the engine has stored of the turn.
-func (a *agent) finalText(ctx context.Context, turn string) (string, error) {
-	if text, err := finalMessage(a.trailPath(), turn); err != nil || text != "" {
+// finalText finds the last words of a turn: as they came, in the event log when
+// this supervisor did not see them, else in what the engine has stored of it.
+func (a *agent) finalText(ctx context.Context, t endedTurn) (string, error) {
+	if text := a.lastText[t.id]; text != "" {
+		return text, nil
+	}
+	if text, err := finalMessage(a.trailPath(), t.id); err != nil || text != "" {
 		return text, err
+	}
+	if t.text != "" {
+		return t.text, nil
 	}
 	c, cancel := short(ctx)
 	defer cancel()
@@ -338,5 +344,5 @@ func (a *agent) finalText(ctx context.Context, turn string) (string, error) {
 	if f := answer.GetFailure(); f != nil {
 		return "", failureError("reading the thread", f)
 	}
-	return turnByID(answer.GetState(), turn).GetFinalText(), nil
+	return turnByID(answer.GetState(), t.id).GetFinalText(), nil
 }

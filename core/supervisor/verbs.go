@@ -77,13 +77,22 @@ var errCapability = core.Errorf(core.KindPermission, "invalid MCP caller capabil
 	WithRemedy("the capability belongs to a run that has ended; nothing can be done with it")
 
 // awaitReady parks a call until the recovery after a start has an actor for
-// every agent run: before that nobody's capability can be judged.
+// every agent run: before that nobody's capability can be judged. A supervisor
+// that goes down takes no calls, except about a session that has ended: no
+// other one will.
 func (s *Supervisor) awaitReady(ctx context.Context) error {
+	if chanClosed(s.ready) && s.cachedSession().Status.Terminal() {
+		return nil
+	}
+	goingDown := core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
+	if s.life.Err() != nil {
+		return goingDown
+	}
 	select {
 	case <-s.ready:
 		return nil
 	case <-s.life.Done():
-		return core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
+		return goingDown
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
