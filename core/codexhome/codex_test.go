@@ -10,11 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core/codexbin"
 	"github.com/codex-mmo/codex-mmo/core/codexhome"
+	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
@@ -83,6 +85,7 @@ func startCodex(t *testing.T, version string, place *testkit.Place, home *codexh
 	s := &server{t: t, ctx: ctx, stderr: &lines{}, messages: make(chan message, 4096)}
 	cmd.Stderr = s.stderr
 	cmd.WaitDelay = 5 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // what it leaves behind is known by its session
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -94,6 +97,10 @@ func startCodex(t *testing.T, version string, place *testkit.Place, home *codexh
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting codex: %v", err)
+	}
+	leader, err := process.Lookup(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
 	}
 	read := make(chan struct{})
 	go func() {
@@ -112,9 +119,13 @@ func startCodex(t *testing.T, version string, place *testkit.Place, home *codexh
 		_ = cmd.Process.Kill()
 		<-read
 		_ = cmd.Wait() // killed on purpose
+		if _, err := process.Retire(context.Background(), leader, nil); err != nil {
+			t.Errorf("sweeping what Codex left behind: %v", err)
+		}
 	})
 	t.Cleanup(func() {
 		s.kill()
+		testkit.AssertNoSandbox(t, place.Dir)
 		if t.Failed() {
 			t.Logf("codex said on stderr:\n%s", s.stderr)
 		}
