@@ -66,8 +66,8 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 		return false, nil // an answer to the host, or a shape we do not read
 	}
 	if f.Method == "thread/started" {
-		adopted, err := a.adoptFresh(ctx, &f.Params.Thread)
-		return adopted, err
+		a.noteFresh(&f.Params.Thread)
+		return false, nil
 	}
 	if thread := firstOf(f.Params.ThreadID, f.Params.ConversationID); thread != "" && thread != a.rec.ThreadID {
 		return false, nil // of another thread, e.g. a native child
