@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -48,7 +49,7 @@ func Start(spec Spec) (*Child, error) {
 		return nil, err
 	}
 	defer func() { _ = binary.Close() }()
-	dir := orElse(spec.Dir, "/")
+	dir := cmp.Or(spec.Dir, "/")
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil, core.Errorf(core.KindOS, "start %s: its working folder %s is missing or no folder", spec.Path, dir)
 	}
@@ -65,7 +66,7 @@ func Start(spec Spec) (*Child, error) {
 	if err := closeOnExec(); err != nil {
 		return nil, core.Errorf(core.KindOS, "start %s: %w", spec.Path, err)
 	}
-	argv := append([]string{orElse(spec.Argv0, spec.Path)}, spec.Args...)
+	argv := append([]string{cmp.Or(spec.Argv0, spec.Path)}, spec.Args...)
 	child, err := children.start(path, argv, &os.ProcAttr{
 		Dir:   dir,
 		Env:   append([]string{}, spec.Env...), // never nil: nil would mean our own
@@ -176,11 +177,4 @@ func openAppend(path string) (*os.File, error) {
 		return nil, core.Errorf(core.KindOS, "open log %s: %w", path, err)
 	}
 	return f, nil
-}
-
-func orElse(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

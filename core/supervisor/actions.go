@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -157,7 +158,7 @@ func (a *agent) turnNow(ctx context.Context, turn string) (endedTurn, error) {
 		return endedTurn{}, failureError("reading the thread", f)
 	}
 	t := turnByID(answer.GetState(), turn)
-	return endedTurn{id: turn, status: firstOf(t.GetStatus(), "interrupted"), text: t.GetFinalText(), errorJSON: t.GetErrorJson()}, nil
+	return endedTurn{id: turn, status: cmp.Or(t.GetStatus(), "interrupted"), text: t.GetFinalText(), errorJSON: t.GetErrorJson()}, nil
 }
 
 // goOn gives an agent that was held its next input.

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -37,6 +38,9 @@ func (s *Supervisor) admissionView(tx *store.Tx, caller access.Caller) (admissio
 
 func alive(p store.Process) bool { return identityOf(p).Alive() }
 
+// lives reports whether an agent run has a process.
+func lives(run *store.AgentRun) bool { return alive(run.Host.Process) || alive(run.Engine) }
+
 // callerOf finds the roles above a caller. A native agent is one level below
 // the agent in whose engine it runs.
 func callerOf(tx *store.Tx, rec *store.Session, caller access.Caller) (admission.Caller, error) {
@@ -70,7 +74,7 @@ func (s *Supervisor) roles(rec *store.Session) map[string]admission.Agent {
 			GoalTokens: a.GoalTokenBudget, Unpriced: unpriced(s.snap, a),
 		}
 		if route, known := rec.RouteAvailability[a.Route]; known && !route.Available {
-			role.Unavailable = firstOf(route.Reason, "route "+a.Route+" is unavailable")
+			role.Unavailable = cmp.Or(route.Reason, "route "+a.Route+" is unavailable")
 		}
 		roles[id] = role
 	}
@@ -86,8 +90,9 @@ func resourceOf(snap *profile.Snapshot, a profile.Agent) admission.Resource {
 	return admission.Resource{ID: r.ID, LockKey: r.LockKey, Units: max(1, snap.Models[a.Model].Units), Max: r.MaxActive}
 }
 
-// admitRoot decides whether a new session's root may have the capacity of its
-// route, within the transaction that records it.
+// admitRoot decides whether the root of a session that begins, or that is taken
+// up again, may have the capacity of its route, within the transaction that
+// records it.
 func admitRoot(tx *store.Tx, rec *store.Session, snap *profile.Snapshot) error {
 	r := resourceOf(snap, snap.Agents[snap.RootAgent])
 	rec.RootLockKey, rec.RootUnits = r.LockKey, r.Units
@@ -110,12 +115,6 @@ func (s *Supervisor) readmit(tx *store.Tx, j *store.Job) error {
 		Scope: admission.Scope{Named: true, Paths: j.Lease.Paths, FoldsCase: j.Lease.FoldsCase},
 	})
 	return err
-}
-
-// readmitRoot decides whether the root of a session that rests may have its
-// capacity back.
-func (s *Supervisor) readmitRoot(tx *store.Tx, rec *store.Session) error {
-	return admitRoot(tx, rec, s.snap)
 }
 
 // maxReconciled bounds how many sessions one admission may find dead.

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
@@ -61,7 +62,7 @@ func (s *Supervisor) awaitRootThread(ctx context.Context) (*store.AgentRun, erro
 		}
 		root := s.rootAgent()
 		if root == nil || chanClosed(root.ended) {
-			return nil, core.Errorf(core.KindRuntime, "the root of session %s does not work: %s", s.session, firstOf(rec.Error, "it has ended")).
+			return nil, core.Errorf(core.KindRuntime, "the root of session %s does not work: %s", s.session, cmp.Or(rec.Error, "it has ended")).
 				WithRemedy("see `codex-mmo status %s`", s.session)
 		}
 		if run := root.snapshot(); run.ThreadID != "" && len(run.Handle) > 0 && rec.Status != core.SessionStarting {

@@ -102,7 +102,7 @@ func (s *Supervisor) purse(tx *store.Tx, rec *store.Session) (*admission.Purse, 
 		if err != nil {
 			return nil, err
 		}
-		open := holdsCapacity(j.Status) || alive(run.Host.Process) || alive(run.Engine)
+		open := holdsCapacity(j.Status) || lives(run)
 		if err := add(admission.Account{AgentRef: j.AgentRef, Open: open, Part: j.Reserved}); err != nil {
 			return nil, err
 		}

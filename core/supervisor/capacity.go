@@ -12,6 +12,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/admission"
 	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/store"
+	"github.com/codex-mmo/codex-mmo/core/workspace"
 )
 
 // capacity tells who holds what the session's agents may want, and what is free.
@@ -78,10 +79,10 @@ func (s *Supervisor) resourceCapacity(counting []store.Holder) (list []control.R
 	return list
 }
 
-// leasesNear lists the write scopes that a writer of this workspace may meet.
-func leasesNear(counting []store.Holder, workspace string) []control.HolderView {
+// leasesNear lists the write scopes that a writer of the workspace dir may meet.
+func leasesNear(counting []store.Holder, dir string) []control.HolderView {
 	return viewHolders(holdersWhere(counting, func(h store.Holder) bool {
-		return slices.ContainsFunc(h.Scopes, func(p string) bool { return within(p, workspace) || within(workspace, p) })
+		return slices.ContainsFunc(h.Scopes, func(p string) bool { return workspace.Within(p, dir) || workspace.Within(dir, p) })
 	}), true)
 }
 

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -78,7 +79,7 @@ func (s *Supervisor) compactRoot(ctx context.Context) error {
 	var failed error
 	err = a.do(ctx, func(ctx context.Context) { // once it has come back
 		if a.done || a.host == nil {
-			failed = firstError(a.launchError(), core.Errorf(core.KindRuntime, "its engine did not come up: %s", s.cachedSession().Error))
+			failed = cmp.Or[error](a.launchError(), core.Errorf(core.KindRuntime, "its engine did not come up: %s", s.cachedSession().Error))
 			return
 		}
 		a.compacted = compacted
@@ -95,15 +96,6 @@ func (s *Supervisor) compactRoot(ctx context.Context) error {
 	case <-ctx.Done():
 		return core.Errorf(core.KindRuntime, "the compaction took longer than %s", compactTimeout)
 	}
-}
-
-func firstError(list ...error) error {
-	for _, err := range list {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // restAgain retires what a paused session had up for a while.

@@ -20,6 +20,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
+	"github.com/codex-mmo/codex-mmo/core/workspace"
 )
 
 // CreateInput says what session to make.
@@ -49,7 +50,7 @@ const maxPromptRunes = 200_000
 // `starting`, with its run, its root's agent run and first input, in one
 // transaction. When it fails, nothing is left that a later command would see.
 func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
-	workspace, err := checkWorkspace(in.Workspace)
+	dir, err := checkWorkspace(in.Workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +63,8 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 		return nil, err
 	}
 	for _, root := range []string{in.Folders.Config, in.Folders.State, in.Folders.Runtime} {
-		if within(root, workspace) {
-			return nil, core.Errorf(core.KindValue, "workspace %s holds our own folder %s: what an agent may write must not hold it", workspace, root).
+		if workspace.Within(root, dir) {
+			return nil, core.Errorf(core.KindValue, "workspace %s holds our own folder %s: what an agent may write must not hold it", dir, root).
 				WithRemedy("name the folder of one project with --cwd")
 		}
 	}
@@ -94,7 +95,7 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	if err := snap.Save(in.Folders.State); err != nil {
 		return nil, err
 	}
-	rec := draftSession(in, snap, id, workspace)
+	rec := draftSession(in, snap, id, dir)
 	rec.Codex, rec.Binary, rec.RouteAvailability = codex, binary, routes
 	if rec.Budget, err = budgetOf(in, snap); err != nil {
 		return nil, err
@@ -169,12 +170,6 @@ func checkSandbox(asked string, root profile.Agent) *core.Error {
 	}
 	return core.Errorf(core.KindValue, "the root %s can't have sandbox %q: its role is %s", root.ID, asked, root.Permissions).
 		WithRemedy("use %q or %q", profile.ReadOnly, profile.WorkspaceWrite)
-}
-
-// within reports whether path lies in dir, or is it. Both are absolute.
-func within(path, dir string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
 
 // checkWorkspace returns the workspace's real path. It must be a folder inside
@@ -264,7 +259,7 @@ func keepBinary(dir, own string) error {
 	return nil
 }
 
-func draftSession(in *CreateInput, snap *profile.Snapshot, id, workspace string) *store.Session {
+func draftSession(in *CreateInput, snap *profile.Snapshot, id, dir string) *store.Session {
 	now := in.Now.UTC()
 	faults := in.RouteFaults
 	if faults == nil {
@@ -273,7 +268,7 @@ func draftSession(in *CreateInput, snap *profile.Snapshot, id, workspace string)
 	return &store.Session{
 		SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, SessionID: id,
 		ProfileID: snap.ProfileID, ProfileVersion: snap.ProfileVersion, SnapshotHash: snap.Hash, GatewayHash: snap.GatewayHash,
-		Kind: in.Kind, Workspace: workspace, RootAgent: snap.RootAgent, RootAgentRef: core.NewAgentRef(in.Random),
+		Kind: in.Kind, Workspace: dir, RootAgent: snap.RootAgent, RootAgentRef: core.NewAgentRef(in.Random),
 		Status: core.SessionStarting, CurrentRunID: core.NewRunID(in.Random), RunSequence: 1, CreatedAt: now, LastActiveAt: now,
 		SandboxMode: in.Sandbox, RootMode: snap.Agents[snap.RootAgent].ExecutionMode, RouteFaults: faults, Bindings: snap.Bindings, Warnings: snap.Warnings,
 	}

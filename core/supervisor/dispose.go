@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"unicode/utf8"
@@ -89,4 +90,4 @@ func (s *Supervisor) admitReason(ctx context.Context, call control.Call, verb, j
 }
 
 // callerName is how the audit trail names a caller.
-func callerName(c access.Caller) string { return firstOf(c.Agent, string(c.Role)) }
+func callerName(c access.Caller) string { return cmp.Or(c.Agent, string(c.Role)) }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
@@ -51,7 +52,7 @@ func (s *Supervisor) beginIntegration(ctx context.Context, caller string, r cont
 			return core.Errorf(core.KindRuntime, "the result must be accepted before its patch is integrated; it is %q", j.ResultState).
 				WithRemedy("read it with agent_result, then accept it with agent_result_accept")
 		case j.Patch == nil:
-			return core.Errorf(core.KindRuntime, "job %s (%s) has no patch: %s", j.JobID, j.Status, firstOf(j.Error, "it was read-only"))
+			return core.Errorf(core.KindRuntime, "job %s (%s) has no patch: %s", j.JobID, j.Status, cmp.Or(j.Error, "it was read-only"))
 		case s.sess.Tainted:
 			return core.Errorf(core.KindRuntime, "the session is tainted: its workspace may hold half a patch").
 				WithRemedy("put the workspace right by hand; nothing more is integrated into it")

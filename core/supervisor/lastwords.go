@@ -3,6 +3,7 @@ package supervisor
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -23,7 +24,7 @@ func presentable(kind string) bool { return kind == "agentMessage" || kind == "p
 // log that does not exist has none. Rows that can't be read are passed over.
 func lastMessage(path string) (string, error) {
 	text := ""
-	err := eachItem(path, func(_ string, it item) { text = firstOf(it.Text, text) })
+	err := eachItem(path, func(_ string, it item) { text = cmp.Or(it.Text, text) })
 	return text, err
 }
 

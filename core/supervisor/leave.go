@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"unicode/utf8"
@@ -88,7 +89,7 @@ func (s *Supervisor) CancelSession(ctx context.Context, call control.Call, r con
 	if s.cachedSession().Status.Terminal() {
 		return s.SessionView(), nil
 	}
-	why := &killReason{status: core.JobCancelled, text: firstOf(r.Reason, "the session was cancelled")}
+	why := &killReason{status: core.JobCancelled, text: cmp.Or(r.Reason, "the session was cancelled")}
 	err := s.commit(ctx, func(tx *store.Tx, c *change) error {
 		return s.beginEnd(tx, c, core.SessionCancelling, core.SessionCancelled, why, func(tx *store.Tx) error {
 			return s.audit(tx, "session_cancelling", "", "operator", map[string]any{"reason": r.Reason})

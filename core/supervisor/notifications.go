@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -69,7 +70,7 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 		a.noteFresh(&f.Params.Thread)
 		return false, nil
 	}
-	if thread := firstOf(f.Params.ThreadID, f.Params.ConversationID); thread != "" && thread != a.rec.ThreadID {
+	if thread := cmp.Or(f.Params.ThreadID, f.Params.ConversationID); thread != "" && thread != a.rec.ThreadID {
 		return false, nil // of another thread, e.g. a native child
 	}
 	if len(f.ID) > 0 && string(f.ID) != "null" {

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -68,10 +69,10 @@ func normaliseOrder(role roleOf, root bool, rec store.AgentRun, r control.Contro
 			return nil, core.Errorf(core.KindValue, "steer needs an input")
 		}
 	case control.ActionContinue:
-		o.input = firstOf(o.input, goOn)
+		o.input = cmp.Or(o.input, goOn)
 		return o, checkBudget(role, rec, subject, o.budget)
 	case control.ActionFinalize:
-		o.input = firstOf(o.input, finish)
+		o.input = cmp.Or(o.input, finish)
 	case control.ActionSetEffort:
 		if !slices.Contains(role.Efforts, o.effort) {
 			return nil, core.Errorf(core.KindValue, "agent %s may not think with effort %q", role.ID, o.effort).WithRemedy("choose one of %q", role.Efforts)

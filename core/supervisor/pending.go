@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,7 +43,7 @@ func (a *agent) serverRequest(ctx context.Context, f *frame, params json.RawMess
 	if !known {
 		refusal = "{}" // Codex takes an answer of the wrong shape for a refusal
 	}
-	thread := firstOf(f.Params.ThreadID, f.Params.ConversationID)
+	thread := cmp.Or(f.Params.ThreadID, f.Params.ConversationID)
 	if !known || thread == "" || !a.mayBeAsked(f.Method) {
 		return a.refuse(ctx, string(f.ID), f.Method, refusal)
 	}

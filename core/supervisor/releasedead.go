@@ -1,9 +1,9 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
-	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -72,7 +72,7 @@ func deadRuns(ctx context.Context, cfg *Config) (found deadHolders, err error) {
 			if err != nil {
 				return err
 			}
-			if alive(run.Host.Process) || alive(run.Engine) {
+			if lives(run) {
 				living = true
 				continue
 			}
@@ -83,16 +83,12 @@ func deadRuns(ctx context.Context, cfg *Config) (found deadHolders, err error) {
 			return err
 		}
 		rests := rec.Status == core.SessionPaused || rec.Status == core.SessionSuspended
-		begins := rec.Status == core.SessionStarting && cfg.now().Sub(rec.CreatedAt) < startingTime
-		found.whole = !living && !rests && !begins && !alive(root.Host.Process) && !alive(root.Engine)
+		begins := rec.Status == core.SessionStarting && cfg.now().Sub(rec.CreatedAt) < startTimeout
+		found.whole = !living && !rests && !begins && !lives(root)
 		return nil
 	})
 	return found, err
 }
-
-// startingTime is how long a session may be on record before its keeper has
-// been started.
-const startingTime = 20 * time.Minute
 
 // lostText is why a job or session of which nothing lives is given up.
 const lostText = "its processes were lost; the persisted app-server thread remains"
@@ -114,7 +110,7 @@ func (s *Supervisor) release(ctx context.Context, dead deadHolders) error {
 	return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 		if dead.whole && rec.Status.CanBecome(core.SessionSuspended) {
 			rec.Status, rec.Client = core.SessionSuspended, nil
-			rec.Error = firstOf(rec.Error, "the processes of its root were lost; resume goes on with its thread")
+			rec.Error = cmp.Or(rec.Error, "the processes of its root were lost; resume goes on with its thread")
 			if rec.ThreadID == "" {
 				now := s.cfg.now().UTC()
 				rec.Status, rec.Error = core.SessionFailed, "its processes were lost before its root had a thread"

@@ -168,7 +168,7 @@ func (s *Supervisor) checkStale(runs []*store.AgentRun) error {
 		return nil
 	}
 	for _, run := range runs {
-		if identityOf(run.Host.Process).Alive() || identityOf(run.Engine).Alive() {
+		if lives(run) {
 			return nil
 		}
 	}

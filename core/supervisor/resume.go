@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -29,7 +30,7 @@ func (s *Supervisor) ContinueSession(ctx context.Context, call control.Call, r c
 		return nil, core.Errorf(core.KindRuntime, "session %s is %s: it does not wait to be continued", s.session, s.cachedSession().Status).
 			WithRemedy("give its root an input with `codex-mmo root continue`, or attach to it")
 	}
-	back, err := s.takeUp(ctx, firstOf(r.Input, continueRoot))
+	back, err := s.takeUp(ctx, cmp.Or(r.Input, continueRoot))
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +177,7 @@ func (s *Supervisor) takeUp(ctx context.Context, input string) (*comeback, error
 		if err != nil {
 			return err
 		}
-		if err := s.readmitRoot(tx, rec); err != nil {
+		if err := admitRoot(tx, rec, s.snap); err != nil {
 			return err
 		}
 		back.before = rec.Status
@@ -272,10 +273,10 @@ func (s *Supervisor) reconcileJobs(tx *store.Tx, c *change) (found []string, err
 		if err != nil {
 			return nil, err
 		}
-		if identityOf(run.Host.Process).Alive() || identityOf(run.Engine).Alive() || !j.Status.CanBecome(core.JobSuspended) {
+		if lives(run) || !j.Status.CanBecome(core.JobSuspended) {
 			continue
 		}
-		j.Status, j.Error, j.Inbox = core.JobSuspended, "its processes were lost; the persisted app-server thread remains", store.InboxNew
+		j.Status, j.Error, j.Inbox = core.JobSuspended, lostText, store.InboxNew
 		if err := c.putJob(tx, j); err != nil {
 			return nil, err
 		}
@@ -297,8 +298,7 @@ func (s *Supervisor) noteLost(ctx context.Context, runs []*store.AgentRun) error
 	var lost []string
 	for _, run := range runs {
 		j, err := s.cachedJob(run.JobID)
-		if err != nil || !holdsCapacity(j.Status) || run.Retired || run.Generation == 0 ||
-			identityOf(run.Host.Process).Alive() || identityOf(run.Engine).Alive() {
+		if err != nil || !holdsCapacity(j.Status) || run.Retired || run.Generation == 0 || lives(run) {
 			continue
 		}
 		lost = append(lost, j.JobID)
@@ -408,5 +408,5 @@ func taintText(rec *store.Session) string {
 	for _, r := range slices.Sorted(maps.Keys(reasons)) {
 		text += r + "; "
 	}
-	return firstOf(text, "isolation could not be guaranteed")
+	return cmp.Or(text, "isolation could not be guaranteed")
 }

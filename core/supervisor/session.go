@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -202,7 +203,7 @@ func (s *Supervisor) beginEnd(tx *store.Tx, c *change, during, final core.Sessio
 		if j.Status.Terminal() || j.Status == core.JobCancelling {
 			continue
 		}
-		j.Status, j.CancelReason = core.JobCancelling, firstOf(j.CancelReason, reason.text)
+		j.Status, j.CancelReason = core.JobCancelling, cmp.Or(j.CancelReason, reason.text)
 		if err := c.putJob(tx, j); err != nil {
 			return err
 		}

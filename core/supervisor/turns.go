@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -237,7 +238,7 @@ func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
 		j.Inbox = store.InboxNew
 	}
 	if j.Status == core.JobCancelling {
-		j.Status, j.Warning, j.FinishedAt = core.JobCancelled, firstOf(text, e.warning, j.Warning), &now
+		j.Status, j.Warning, j.FinishedAt = core.JobCancelled, cmp.Or(text, e.warning, j.Warning), &now
 		return true
 	}
 	j.Status = e.job
@@ -248,20 +249,11 @@ func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
 		j.Result, j.ResultKind, j.ResultState = ref, e.kind, core.ResultUnread
 	}
 	j.Error, j.Failure, j.RolledBack = text, e.failure, e.rolled
-	j.Warning = firstOf(e.warning, j.Warning)
+	j.Warning = cmp.Or(e.warning, j.Warning)
 	if e.job == core.JobCancelled {
-		j.CancelReason = firstOf(j.CancelReason, e.reason)
+		j.CancelReason = cmp.Or(j.CancelReason, e.reason)
 	}
 	return true
-}
-
-func firstOf(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // publishText writes the ending's text to its file and names it.

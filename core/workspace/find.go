@@ -46,7 +46,7 @@ func find(workspace string) (place, error) {
 			return place{}, err
 		}
 		if gitDir != "" {
-			if within(workspace, gitDir) {
+			if Within(workspace, gitDir) {
 				return place{}, core.Errorf(core.KindValue, "workspace %q lies in the git folder %q", workspace, gitDir)
 			}
 			common, err := commonOf(gitDir)
@@ -215,8 +215,9 @@ func absolute(path, base string) string {
 	return filepath.Join(base, path)
 }
 
-// within tells whether path is dir or below it, by components.
-func within(path, dir string) bool {
+// Within reports whether path is dir or lies below it, by components. Both are
+// absolute.
+func Within(path, dir string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

@@ -83,7 +83,7 @@ func (r *record) paths() []string {
 // refused, unless that is proven to have left the tree as it was: then it begins
 // anew. The caller holds the lock.
 func (r *Repo) makeJournal(path string) error {
-	if !filepath.IsAbs(path) || within(path, r.top) {
+	if !filepath.IsAbs(path) || Within(path, r.top) {
 		return core.Errorf(core.KindValue, "journal %q must be an absolute path outside the working tree", path)
 	}
 	if err := folders.MakeDir(path); err != nil {

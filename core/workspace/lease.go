@@ -26,7 +26,7 @@ func ResolveScope(workspace string, entries []string) (paths []string, foldsCase
 		if err != nil {
 			return nil, false, core.Errorf(core.KindValue, "write scope %q can't be resolved: %w", entry, err)
 		}
-		if rel, err := filepath.Rel(workspace, path); err != nil || !filepath.IsLocal(rel) {
+		if !Within(path, workspace) {
 			return nil, false, core.Errorf(core.KindValue, "write scope %q does not lie in the workspace: a link leads out of it, to %s", entry, path).
 				WithRemedy("name what lies in the workspace itself")
 		}
@@ -87,11 +87,7 @@ func outermost(paths []string) []string {
 	slices.Sort(paths)
 	var out []string
 	for _, p := range slices.Compact(paths) {
-		inside := func(outer string) bool {
-			rel, err := filepath.Rel(outer, p)
-			return err == nil && filepath.IsLocal(rel)
-		}
-		if !slices.ContainsFunc(out, inside) {
+		if !slices.ContainsFunc(out, func(outer string) bool { return Within(p, outer) }) {
 			out = append(out, p)
 		}
 	}

@@ -92,7 +92,7 @@ func (r *Repo) checkPlace(dir string) error {
 	} else if real != parent {
 		return refuse("its parent is %q behind a link", real)
 	}
-	if within(dir, r.top) || within(dir, r.common) || within(dir, r.private) || within(r.top, dir) {
+	if Within(dir, r.top) || Within(dir, r.common) || Within(dir, r.private) || Within(r.top, dir) {
 		return refuse("it is not apart from the repository %q", r.top)
 	}
 	for at := parent; ; at = filepath.Dir(at) {
