@@ -72,8 +72,7 @@ func (a *app) demo(ctx context.Context) error {
 	}
 	a.printf("\n== Your first own session ==\n\n")
 	a.printf("Run a team in a git repository of yours:\n\n    cd YOUR-REPOSITORY\n    %s exec PROFILE \"what to do\"\n\n", own)
-	a.printf("PROFILE is the id of a bundled profile (today: offline-demo, whose models are scripted) or the path of your\n")
-	a.printf("own profile folder: copy profiles/offline-demo and read docs/PROFILES.md.\n")
+	a.printf("PROFILE is a team that `%[1]s profile list` shows, with what it lacks here; `%[1]s profile clone`\nmakes a copy to change.\n", own)
 	if out.ExitCode != 0 {
 		return &exitError{code: out.ExitCode}
 	}

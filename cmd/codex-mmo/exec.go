@@ -20,9 +20,10 @@ func (a *app) execCmd() *cobra.Command {
 		Use:   "exec [PROFILE] \"PROMPT\"",
 		Short: "Run a team on a prompt, without a screen, and print what comes of it",
 		Long: "exec starts a session of the profile in the workspace, gives the prompt to its root, shows live who does\n" +
-			"what, and prints the root's result. Interrupting it (Ctrl-C) leaves the session at work: `codex-mmo status`\n" +
-			"shows it, `codex-mmo stop` ends it.\n\n" +
-			"Exit codes: 0 completed, 1 failed or suspended, 2 wrong command line, 130 stopped, cancelled or interrupted.",
+			"what, and prints the root's result. Interrupting it (Ctrl-C) leaves the session at work, as `codex-mmo detach`\n" +
+			"from elsewhere does: `codex-mmo status` shows it, `codex-mmo stop` ends it.\n\n" +
+			"Exit codes: 0 completed, 1 failed, suspended or paused, 2 wrong command line, 3 detached,\n" +
+			"130 stopped, cancelled or interrupted.",
 		Example: "  codex-mmo exec offline-demo \"look around\"\n  codex-mmo exec ./my-team \"fix the build\" --cwd ~/src/project --json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 && len(args) != 2 {
@@ -89,8 +90,11 @@ func launchError(err error, rec *store.Session) error {
 
 func asError(err error, target **core.Error) bool { return errors.As(err, target) }
 
-// follow shows what happens until the session ends, over any number of
-// supervisors.
+// errDetached ends the stream of a session that was detached.
+var errDetached = errors.New("the session was detached")
+
+// follow shows what happens until the session ends, rests or is detached, over
+// any number of supervisors.
 func (a *app) follow(ctx context.Context, f folders.Folders, rec *store.Session) (*control.SessionView, error) {
 	var last *control.SessionView
 	var seq uint64
@@ -103,9 +107,12 @@ func (a *app) follow(ctx context.Context, f folders.Folders, rec *store.Session)
 				last = e.Session
 			}
 			screen.show(e)
+			if e.Session != nil && e.Session.Status == string(core.SessionDetached) {
+				return errDetached
+			}
 			return nil
 		})
-		if last != nil && (core.SessionStatus(last.Status).Terminal() || last.Status == string(core.SessionSuspended)) {
+		if last != nil && (core.SessionStatus(last.Status).Terminal() || last.Status == string(core.SessionSuspended)) || errors.Is(err, errDetached) {
 			return last, nil
 		}
 		if ctx.Err() != nil {
@@ -221,6 +228,8 @@ func exitCode(status core.SessionStatus) int {
 		return 0
 	case core.SessionCancelled, core.SessionStopped:
 		return exitCancelled
+	case core.SessionDetached:
+		return exitDetached
 	}
 	return exitFailure
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/codex-mmo/codex-mmo/core/control"
-	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
@@ -28,16 +27,6 @@ model m-lead
     step
       say "SECOND"
 `
-
-// sibling is another session of the same team in the same place.
-func (tm *team) sibling() *team {
-	other := &team{
-		t: tm.t, place: tm.place, folders: tm.folders, exited: make(chan struct{}),
-		seen: map[process.Identity]string{}, secrets: map[string]bool{},
-	}
-	tm.t.Cleanup(other.cleanUp)
-	return other
-}
 
 // startAndWait starts a session and returns once its root waits in its command.
 func (tm *team) startAndWait(prompt string) {
@@ -79,7 +68,7 @@ func TestSharedGatewayKilledAfterItsStarter(t *testing.T) {
 	t.Parallel()
 	first := newTeam(t, twoScript, 0)
 	first.startAndWait("first")
-	second := first.sibling()
+	second := first.another()
 	second.startAndWait("second")
 	gateway, engine, base := second.process("gateway", false), second.process("app-server", false), second.gatewayURL()
 	if got := first.process("gateway", false); got != gateway {

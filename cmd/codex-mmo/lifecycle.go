@@ -114,13 +114,17 @@ func (a *app) compactCmd() *cobra.Command {
 }
 
 func (a *app) detachCmd() *cobra.Command {
-	return a.sessionVerb("detach SESSION", "Leave a session at work to itself",
-		"detach takes the interest of whoever waits for the session: root and workers go on, `codex-mmo exec` returns.\n"+
-			"A session that waits for your decision after a provider's failure is suspended instead.",
+	var reason string
+	cmd := a.sessionVerb("detach SESSION", "Leave a session at work to itself",
+		"detach takes the interest of whoever waits for the session: root and workers go on, `codex-mmo exec` returns\n"+
+			"with exit code 3. A session that waits for your decision after a provider's failure is suspended instead. With\n"+
+			"--reason, what the root has said so far is kept as its partial result.",
 		exactArgs("SESSION"), func(ctx context.Context, c *control.Client, _ []string) error {
-			view, err := c.DetachSession(ctx, control.DetachRequest{})
+			view, err := c.DetachSession(ctx, control.DetachRequest{Reason: reason})
 			return a.tellStatus(view, err)
 		})
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the records")
+	return cmd
 }
 
 func (a *app) cancelCmd() *cobra.Command {

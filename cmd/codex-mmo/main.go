@@ -19,6 +19,7 @@ import (
 const (
 	exitFailure   = 1   // the work failed, or the command could not do it
 	exitUsage     = 2   // the command line is wrong
+	exitDetached  = 3   // the session works on, and nobody waits for it any more
 	exitCancelled = 130 // the session was cancelled, stopped, or the command interrupted
 )
 

@@ -266,6 +266,28 @@ func TestCancelSession(t *testing.T) {
 	tm.assertClean()
 }
 
+// TestDetachLetsExecGo: whoever waits for a detached session is let go, and told
+// so by the exit code; the session works on to its end.
+func TestDetachLetsExecGo(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, pauseScript, 3)
+	_, root, _ := tm.atWork()
+	if view := verb[control.SessionView](tm, "detach", "--reason", "another day"); view.Status != "detached" {
+		t.Errorf("detach answers %s, want detached", view.Status)
+	}
+	out := tm.finish()
+	if out.Status != "detached" || out.ExitCode != 3 || out.Session.RootThreadID != root {
+		t.Errorf("exec ended %s (exit %d) on thread %s; want detached (3) on %s", out.Status, out.ExitCode, out.Session.RootThreadID, root)
+	}
+	if view := tm.look(); view.Jobs[0].Status != "running" {
+		t.Errorf("the worker of the detached session is %s, want running", view.Jobs[0].Status)
+	}
+	if out, errs, code := tm.run("stop", tm.session); code != 0 {
+		t.Errorf("stop exited %d: %s%s", code, out, errs)
+	}
+	tm.assertClean()
+}
+
 // awaitStatus follows the session, over any number of supervisors, until its
 // status is the one that is wanted.
 func (tm *team) awaitStatus(want core.SessionStatus) {
