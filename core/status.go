@@ -91,7 +91,7 @@ func (s JobStatus) Valid() bool {
 
 // jobTransitions is the whole table: status -> statuses it may change to.
 var jobTransitions = map[JobStatus][]JobStatus{
-	JobQueued:     {JobRunning, JobFailed, JobCancelling, JobStopped, JobSuspended},
+	JobQueued:     {JobRunning, JobPaused, JobFailed, JobCancelling, JobStopped, JobSuspended},
 	JobRunning:    {JobWaiting, JobPaused, JobDetached, JobSuspended, JobRecovering, JobCompleted, JobCompletedWithWarnings, JobFailed, JobCancelling, JobStopped},
 	JobWaiting:    {JobRunning, JobPaused, JobDetached, JobSuspended, JobRecovering, JobCompleted, JobCompletedWithWarnings, JobFailed, JobCancelling, JobStopped},
 	JobPaused:     {JobRunning, JobRecovering, JobSuspended, JobFailed, JobCancelling, JobStopped, JobCompleted, JobCompletedWithWarnings},

@@ -29,6 +29,9 @@ func (s *Supervisor) admissionView(tx *store.Tx, caller access.Caller) (admissio
 		Agents:  s.roles(rec),
 		Holders: admission.Counting(holders, alive),
 	}
+	if rec.ColdPausePending {
+		v.SessionStatus = core.SessionPaused // as it is about to be
+	}
 	if v.Purse, err = s.purse(tx, rec); err != nil {
 		return v, err
 	}

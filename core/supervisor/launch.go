@@ -50,9 +50,12 @@ func (a *agent) launch(ctx context.Context) error {
 // mayLaunch refuses to start processes for a job that was cancelled, or a
 // session that began to end, between its admission and now.
 func (a *agent) mayLaunch() error {
-	status := a.sup.cachedSession().Status
-	if !status.Admitting() && (a.jobID != "" || status != core.SessionStarting) {
-		return core.Errorf(core.KindRuntime, "the session is %s", status)
+	rec := a.sup.cachedSession()
+	if rec.ColdPausePending {
+		return core.Errorf(core.KindRuntime, "the session is being paused")
+	}
+	if !rec.Status.Admitting() && (a.jobID != "" || rec.Status != core.SessionStarting) {
+		return core.Errorf(core.KindRuntime, "the session is %s", rec.Status)
 	}
 	if a.jobID == "" {
 		return nil

@@ -98,7 +98,7 @@ func (s *Supervisor) CancelSession(ctx context.Context, call control.Call, r con
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := s.lifecycle.lock(ctx, lifecycleKey)
+	unlock, err := s.lockSession(ctx)
 	if err != nil {
 		return nil, err
 	}

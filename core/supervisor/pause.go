@@ -95,7 +95,7 @@ func (s *Supervisor) finishPause(ctx context.Context) error {
 		// The root's last turn ended while it was being paused, and nothing else
 		// is open: the session has ended.
 		ended = rec.RootDone && rec.RootOutcome == string(core.SessionCompleted) && len(paused) == 0
-		if !ended && rec.Status != core.SessionPaused {
+		if !ended && rec.Status.CanBecome(core.SessionPaused) {
 			rec.Status, rec.Client = core.SessionPaused, nil
 			if err := s.audit(tx, "session_paused", "", "supervisor", map[string]any{"jobs": orEmpty(paused)}); err != nil {
 				return err
@@ -106,7 +106,9 @@ func (s *Supervisor) finishPause(ctx context.Context) error {
 	if err != nil || !ended {
 		return err
 	}
-	return s.tearDown(ctx, core.SessionFinishing, core.SessionCompleted, endOf(core.SessionCompleted), nil)
+	return s.ending(func() error {
+		return s.tearDown(ctx, core.SessionFinishing, core.SessionCompleted, endOf(core.SessionCompleted), nil)
+	})
 }
 
 // settlePausedJobs clears the marks of a pause and lists the jobs that it
@@ -139,19 +141,26 @@ func (s *Supervisor) beginVerb(ctx context.Context, call control.Call, verb stri
 	if _, err := s.admit(ctx, call, verb, nil); err != nil {
 		return nil, err
 	}
-	return s.lifecycle.lock(ctx, lifecycleKey)
+	return s.lockSession(ctx)
+}
+
+// lockSession lets one verb at a time change what the session as a whole is at.
+// One that waited behind another which left nothing to supervise is for the next
+// supervisor.
+func (s *Supervisor) lockSession(ctx context.Context) (unlock func(), err error) {
+	unlock, err = s.lifecycle.lock(ctx, lifecycleKey)
+	if err == nil && s.life.Err() != nil && !s.cachedSession().Status.Terminal() {
+		unlock()
+		return nil, errGoingDown()
+	}
+	return unlock, err
 }
 
 // leaveAfterVerb ends a supervisor that has nothing left to supervise. The
 // answer of the verb under way still goes out.
 func (s *Supervisor) leaveAfterVerb() {
 	if s.cachedSession().Status.Terminal() || s.resting() {
-		s.endMu.Lock()
-		defer s.endMu.Unlock()
-		if !s.over {
-			s.over = true
-			close(s.told)
-		}
+		s.tell()
 		s.end(errEnded)
 	}
 }

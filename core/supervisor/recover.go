@@ -27,14 +27,14 @@ func (s *Supervisor) recover(ctx context.Context) error {
 		close(s.ready)
 		return s.resumeEnding(ctx)
 	}
+	if err := s.settleIntegrations(ctx); err != nil {
+		return err
+	}
 	if s.resting() || s.cachedSession().ColdPausePending {
 		return s.rest(ctx)
 	}
 	runs, err := s.loadRuns(ctx)
 	if err != nil {
-		return err
-	}
-	if err := s.settleIntegrations(ctx); err != nil {
 		return err
 	}
 	if err := s.checkStale(runs); err != nil {

@@ -109,7 +109,7 @@ func (s *Supervisor) release(ctx context.Context, dead deadHolders) error {
 	}
 	return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 		if dead.whole && rec.Status.CanBecome(core.SessionSuspended) {
-			rec.Status, rec.Client = core.SessionSuspended, nil
+			rec.Status, rec.Client, rec.ColdPausePending = core.SessionSuspended, nil, false
 			rec.Error = cmp.Or(rec.Error, "the processes of its root were lost; resume goes on with its thread")
 			if rec.ThreadID == "" {
 				now := s.cfg.now().UTC()

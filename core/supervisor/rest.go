@@ -71,6 +71,10 @@ func (s *Supervisor) leaveResting() bool {
 		return false
 	}
 	defer unlock()
+	if !s.integrating.TryLock() {
+		return false
+	}
+	defer s.integrating.Unlock()
 	if s.resting() {
 		s.end(errEnded)
 	}
@@ -89,9 +93,9 @@ func (s *Supervisor) noteCall() {
 // is at: one of them at a time.
 const lifecycleKey = "session"
 
-// wakeUp brings the processes of a session up that was resting: the gateway,
-// the homes, the root and the jobs that come back with it. Their records say
-// already that they are at work.
+// wakeUp begins to bring the processes of a session up that was resting: the
+// gateway, the homes, the root and the jobs that come back with it. Their records
+// say already that they are at work.
 func (s *Supervisor) wakeUp(ctx context.Context, back []*store.AgentRun) error {
 	if err := s.openWays(ctx); err != nil {
 		return err
@@ -109,7 +113,6 @@ func (s *Supervisor) wakeUp(ctx context.Context, back []*store.AgentRun) error {
 		a.free = 1 // it was asked for: the recovery budget is not touched
 		a.start((*agent).readopt)
 	}
-	s.watchAll()
 	return nil
 }
 

@@ -368,6 +368,7 @@ func (s *Supervisor) bringUp(ctx context.Context, back *comeback) error {
 		cancel()
 	}
 	if err == nil {
+		s.watchAll() // not before: a root that does not come up would end the session
 		return nil
 	}
 	return errors.Join(err, s.fallBack(context.WithoutCancel(ctx), back.before, err))

@@ -40,6 +40,9 @@ func (s *Supervisor) watchRoot(ctx context.Context) {
 // nextForRoot makes the one move that is due now, if any.
 func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
 	rec := s.cachedSession()
+	if rec.ColdPausePending {
+		return false, nil // the pause publishes what has ended
+	}
 	outcome := core.SessionStatus(rec.RootOutcome)
 	over := rec.RootDone && outcome != ""
 	broken := over && outcome != core.SessionCompleted
@@ -115,10 +118,13 @@ func (s *Supervisor) ending(end func() error) error {
 		return err
 	}
 	s.over = true
-	close(s.told)
+	s.tell()
 	s.end(errEnded)
 	return nil
 }
+
+// tell ends the streams of those who follow the session, after its last status.
+func (s *Supervisor) tell() { s.telling.Do(func() { close(s.told) }) }
 
 // suspend leaves the session to a later resume. The root's living engine is
 // kept and recorded; nothing is left to supervise until then.
@@ -308,7 +314,7 @@ func (s *Supervisor) abandon(ctx context.Context, cause error) error {
 	}
 	return s.ending(func() error {
 		return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-			rec.Error = cause.Error()
+			rec.Error, rec.ColdPausePending = cause.Error(), false
 			if rec.Status.CanBecome(core.SessionSuspended) { // an end under way stays one, for the next to finish
 				rec.Status = core.SessionSuspended
 			}

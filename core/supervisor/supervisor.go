@@ -64,7 +64,8 @@ type Supervisor struct {
 	changed chan struct{}               // closed and replaced at every published change
 
 	ready      chan struct{} // closed once every agent run that is not over has an actor
-	told       chan struct{} // closed once the terminal status was published to followers
+	told       chan struct{} // closed once the last status was published to followers
+	telling    sync.Once
 	wg         sync.WaitGroup
 	committing sync.Mutex // held from a transaction until its changes are published
 

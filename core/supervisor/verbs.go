@@ -84,18 +84,21 @@ func (s *Supervisor) awaitReady(ctx context.Context) error {
 	if chanClosed(s.ready) && s.cachedSession().Status.Terminal() {
 		return nil
 	}
-	goingDown := core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
 	if s.life.Err() != nil {
-		return goingDown
+		return errGoingDown()
 	}
 	select {
 	case <-s.ready:
 		return nil
 	case <-s.life.Done():
-		return goingDown
+		return errGoingDown()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+func errGoingDown() error {
+	return core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
 }
 
 // admit identifies the caller and asks whether it may use the verb.
@@ -284,7 +287,7 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 	if r.GraceSeconds < 0 || r.GraceSeconds > 3600 {
 		return nil, core.Errorf(core.KindValue, "grace_seconds %v is out of range", r.GraceSeconds).WithRemedy("use 0 to 3600")
 	}
-	unlock, err := s.lifecycle.lock(ctx, lifecycleKey)
+	unlock, err := s.lockSession(ctx)
 	if err != nil {
 		return nil, err
 	}
