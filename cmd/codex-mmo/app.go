@@ -149,27 +149,71 @@ func (a *app) bringBack(ctx context.Context, f folders.Folders, rec *store.Sessi
 	if _, err := lockHeld(filepath.Join(f.SessionDir(rec.SessionID), "supervisor.lock")); err != nil {
 		return nil, err // its supervisor would only fail of it
 	}
-	held, err := lockHeld(filepath.Join(f.SessionDir(rec.SessionID), "keeper.lock"))
+	keeperLock := filepath.Join(f.SessionDir(rec.SessionID), "keeper.lock")
+	held, err := lockHeld(keeperLock)
 	if err != nil {
 		return nil, err
 	}
 	if !held {
-		if err := a.outside(); err != nil {
-			return nil, err
-		}
 		if err := a.startKeeper(f, rec); err != nil {
 			return nil, err
 		}
 	}
 	client = a.client(f, rec.SessionID, bringBackTimeout)
-	if _, err := client.Hello(ctx); err != nil {
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.Hello(ctx)
+		answered <- err
+	}()
+	if held { // by a keeper that brings a supervisor back, or that leaves with one
+		err = a.succeedKeeper(ctx, f, rec, keeperLock, answered)
+	} else {
+		err = <-answered
+	}
+	if err != nil {
 		return nil, core.Errorf(core.KindUnavailable, "the supervisor of session %s does not answer: %w", rec.SessionID, err).
 			WithRemedy("nothing is lost; see supervisor.log in %s", f.SessionDir(rec.SessionID))
 	}
 	return client, nil
 }
 
+// succeedKeeper waits for a supervisor's answer beside a keeper that may be about
+// to leave: when its lock is free first, another keeper is started.
+func (a *app) succeedKeeper(ctx context.Context, f folders.Folders, rec *store.Session, lockPath string, answered <-chan error) error {
+	c, cancel := context.WithCancel(ctx)
+	defer cancel()
+	left := make(chan bool, 1)
+	go func() {
+		lock := flock.New(lockPath, flock.SetPermissions(0o600))
+		// The kernel's own waiting can't be cancelled, hence the looking.
+		free, err := lock.TryLockContext(c, keeperLook)
+		if free {
+			err = lock.Unlock()
+		}
+		left <- free && err == nil
+	}()
+	select {
+	case err := <-answered:
+		return err
+	case free := <-left:
+		if free {
+			if err := a.startKeeper(f, rec); err != nil {
+				return err
+			}
+		}
+	}
+	return <-answered
+}
+
+// keeperLook is how often a leaving keeper's lock is looked at.
+const keeperLook = 20 * time.Millisecond
+
+// startKeeper starts a keeper of the session. An agent may not: its sandbox would
+// be the keeper's.
 func (a *app) startKeeper(f folders.Folders, rec *store.Session) error {
+	if err := a.outside(); err != nil {
+		return err
+	}
 	secrets, err := a.secretsFor(f, rec)
 	if err != nil {
 		return err

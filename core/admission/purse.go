@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -205,7 +206,7 @@ func (c *counts) reserve(agent Agent, r Request, ref string) (given store.Allowa
 		}
 		want := int64(0)
 		if of(&given) == &given.Tokens {
-			want = agent.GoalTokens
+			want = cmp.Or(r.GoalTokens, agent.GoalTokens)
 		} else if agent.Unpriced {
 			if !p.Budget.AllowUnknownPrice {
 				return given, refusal(ReasonBudget, "agent %q can't start under a budget of money: nobody knows the price of its model", r.Agent).

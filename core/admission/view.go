@@ -63,6 +63,8 @@ type Request struct {
 	HasTask  bool
 	Literal  *Literal
 	Scope    Scope // of a writer
+	// GoalTokens is what its goal may take; 0: as its role says.
+	GoalTokens int64
 }
 
 // Scope is a write scope on disk.

@@ -125,7 +125,7 @@ func (c *Client) attempt(ctx context.Context, verb string, meta Meta, body []byt
 	switch {
 	case !errors.As(err, &refusal):
 		return nil, unknown, err
-	case refusal.Kind == core.KindUnavailable && refusal.Reason == reasonDraining:
+	case refusal.Kind == core.KindUnavailable && refusal.Reason == ReasonDraining:
 		return nil, drained, err
 	}
 	return nil, answered, err

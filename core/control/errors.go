@@ -8,9 +8,9 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 )
 
-// reasonDraining marks the answer to a wait that was ended by a shutdown, so
+// ReasonDraining marks the answer to a call that a shutdown ended without effect, so
 // that the client knows it may repeat it.
-const reasonDraining = "draining"
+const ReasonDraining = "draining"
 
 // statusOf is the one place where kinds become HTTP statuses. The status is
 // for people with curl; our client goes by the kind.
@@ -39,7 +39,7 @@ func statusOf(kind core.Kind) int {
 func viewOf(ctx context.Context, err error) ErrorView {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrDraining) && (errors.Is(err, ErrDraining) || errors.Is(err, context.Canceled)) {
 		return ErrorView{
-			Kind: string(core.KindUnavailable), Reason: reasonDraining,
+			Kind: string(core.KindUnavailable), Reason: ReasonDraining,
 			Message: ErrDraining.Error() + "; nothing is lost", Remedy: "call again",
 		}
 	}

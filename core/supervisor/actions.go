@@ -166,12 +166,7 @@ func (a *agent) goOn(ctx context.Context, o *order) (map[string]any, error) {
 	if a.rec.ActiveTurnID != "" {
 		return nil, core.Errorf(core.KindRuntime, "agent %s is at work", a.rec.Agent).WithRemedy("steer it, or interrupt it first")
 	}
-	a.changeGoal(func(g *store.Goal) {
-		g.Finalizing = false
-		if o.budget > 0 {
-			g.TokenBudget = o.budget
-		}
-	})
+	a.changeGoal(o.toGoal)
 	return a.nextInput(ctx, o)
 }
 
@@ -230,7 +225,7 @@ func (a *agent) finalize(ctx context.Context, o *order) (map[string]any, error) 
 	if err := a.pauseGoal(ctx); err != nil {
 		return nil, err
 	}
-	a.changeGoal(func(g *store.Goal) { g.Finalizing = true })
+	a.changeGoal(o.toGoal)
 	if a.rec.ActiveTurnID == "" {
 		result, err := a.nextInput(ctx, o)
 		if err == nil {
@@ -251,7 +246,14 @@ func (a *agent) compact(ctx context.Context, o *order) (map[string]any, error) {
 	return map[string]any{"compacting": true}, a.compactNow(ctx)
 }
 
+// compactNow begins a compaction, which is a turn of its own. A goal waits for
+// it: the engine would begin the goal's next turn beside it.
 func (a *agent) compactNow(ctx context.Context) error {
+	active := a.rec.Goal != nil && a.rec.Goal.Status == goalActive
+	if err := a.pauseGoal(ctx); err != nil {
+		return err
+	}
+	a.goalWaits = a.goalWaits || active
 	_, err := a.command(ctx, "compacting", func(ctx context.Context) (*hostpb.CommandResponse, error) {
 		return a.host.Compact(ctx, &hostpb.CompactRequest{Fence: a.fence(), CommandId: a.newCommand()})
 	})
@@ -264,15 +266,59 @@ func (a *agent) compactPending(ctx context.Context) {
 	if !a.rec.CompactPending || a.host == nil {
 		return
 	}
-	a.rec.CompactPending = false
 	err := a.compactNow(ctx)
 	if err != nil {
 		a.log.Warn("the compaction was not delivered", "err", err)
 	}
+	a.settleCompaction(ctx, err)
+}
+
+// settleCompaction records what became of a compaction that waited.
+func (a *agent) settleCompaction(ctx context.Context, err error) {
+	if !a.rec.CompactPending {
+		return
+	}
+	a.rec.CompactPending = false
 	for _, c := range a.pendingControls(ctx, control.ActionCompact) {
 		if err := a.settle(ctx, c.Revision, err); err != nil {
 			a.log.Warn("recording the compaction", "err", err)
 		}
+	}
+}
+
+// ofCompaction reports whether a turn that no input began was one in which the
+// engine shortened the thread's context.
+func (a *agent) ofCompaction(t endedTurn) (bool, error) {
+	if a.compacted != nil && t.status != "completed" {
+		return true, nil // nothing else runs then
+	}
+	if t.text != "" || a.lastText[t.id] != "" {
+		return false, nil
+	}
+	return compactedIn(a.trailPath(), t.id)
+}
+
+// afterCompaction notes the end of a compaction's turn. A goal that waited for it
+// goes on.
+func (a *agent) afterCompaction(ctx context.Context, t endedTurn) error {
+	a.rec.ActiveTurnID, a.rec.LastTurnID = "", t.id
+	if t.status != "completed" {
+		a.compactionEnded(core.Errorf(core.KindAppServer, "Codex could not shorten the context: its turn is %s %s", t.status, t.errorJSON))
+	}
+	if a.goalWaits && !a.rec.Holding {
+		a.goalWaits = false
+		if err := a.setGoal(ctx, &hostpb.SetGoalRequest{Status: goalActive}); err != nil {
+			return err
+		}
+	}
+	return a.save(ctx, nil)
+}
+
+// compactionEnded tells who waits for a compaction what became of it.
+func (a *agent) compactionEnded(err error) {
+	if a.compacted != nil {
+		a.compacted <- err
+		a.compacted = nil
 	}
 }
 

@@ -107,14 +107,15 @@ func admitRoot(tx *store.Tx, rec *store.Session, snap *profile.Snapshot) error {
 }
 
 // readmit decides whether a job without processes may have its capacity back,
-// and gives it its part of the budget.
-func (s *Supervisor) readmit(tx *store.Tx, j *store.Job) error {
+// and gives it its part of the budget. goal is what its goal may take, in tokens;
+// 0: as its role says.
+func (s *Supervisor) readmit(tx *store.Tx, j *store.Job, goal int64) error {
 	view, err := s.admissionView(tx, access.Caller{Agent: s.snap.RootAgent})
 	if err != nil {
 		return err
 	}
 	j.Reserved, err = admission.DecideContinue(view, j.AgentRef, admission.Request{
-		Agent: j.Agent, TaskKind: j.TaskKind, Mode: j.Mode, HasTask: true,
+		Agent: j.Agent, TaskKind: j.TaskKind, Mode: j.Mode, HasTask: true, GoalTokens: goal,
 		Scope: admission.Scope{Named: true, Paths: j.Lease.Paths, FoldsCase: j.Lease.FoldsCase},
 	})
 	return err

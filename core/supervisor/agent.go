@@ -58,9 +58,9 @@ type agent struct {
 	done     bool
 	unknown  *time.Timer // runs while an input's delivery is not known; nil otherwise
 	free     int         // recoveries that somebody asked for: they are not counted
-	// compacted is closed when the thread's context has been shortened; nil
-	// when nobody waits for that.
-	compacted chan struct{}
+	// compacted tells who waits for it, once, what became of a compaction.
+	compacted chan error
+	goalWaits bool // the goal was paused for a compaction, and goes on after it
 }
 
 func (s *Supervisor) newAgent(rec *store.AgentRun, role profile.Agent) *agent {

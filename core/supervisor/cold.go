@@ -123,11 +123,16 @@ func (s *Supervisor) recordRelaunch(ctx context.Context, t target, o *order) (re
 		} else if err := checkRevision(current, o); err != nil {
 			return err
 		}
-		if err := s.readmit(tx, j); err != nil {
+		if err := s.readmit(tx, j, o.budget); err != nil {
 			return err
 		}
 		if rec, err = s.reserveCold(tx, c, t, o); err != nil {
 			return err
+		}
+		if rec.Goal != nil {
+			goal := *rec.Goal
+			o.toGoal(&goal)
+			rec.Goal = &goal
 		}
 		in := s.newInput(t.ref, "control", o.input)
 		in.ControlRevision = o.revision
@@ -136,11 +141,15 @@ func (s *Supervisor) recordRelaunch(ctx context.Context, t target, o *order) (re
 	return rec, err
 }
 
-// recordReturn writes that a job comes back, with its next input; in may be nil
-// when what it was at goes on. An input that its lost engine had is settled.
+// recordReturn writes that an agent comes back, with its next input; in may be
+// nil when what it was at goes on. The turn that its lost engine ran is settled;
+// what became of an input that had no turn yet is for its thread to say.
 func (s *Supervisor) recordReturn(tx *store.Tx, c *change, rec *store.AgentRun, j *store.Job, in *store.Input) error {
-	if err := s.settleLost(tx, rec.AgentRef); err != nil {
+	if err := s.settleCut(tx, rec.AgentRef); err != nil {
 		return err
+	}
+	if rec.Retired { // it begins as a new one does, and nothing of it is there to take over
+		rec.Host, rec.Engine, rec.Handle = store.HostRef{}, store.Process{}, nil
 	}
 	rec.Retired, rec.Holding, rec.Pending, rec.ActiveTurnID = false, false, nil, ""
 	if rec.Goal != nil && rec.Goal.Status == goalActive { // the host pauses it before it opens the thread
@@ -165,24 +174,18 @@ func (s *Supervisor) recordReturn(tx *store.Tx, c *change, rec *store.AgentRun, 
 	return s.putRun(tx, c, rec)
 }
 
-// settleLost closes the inputs of an agent whose engine is gone: a new one
-// follows, so what became of them in the thread's history is not asked again.
-func (s *Supervisor) settleLost(tx *store.Tx, ref string) error {
+// settleCut closes the inputs whose turns went with an agent's engine.
+func (s *Supervisor) settleCut(tx *store.Tx, ref string) error {
 	list, err := tx.Inputs(ref)
 	if err != nil {
 		return err
 	}
 	now := s.cfg.now().UTC()
 	for _, in := range list {
-		switch in.State {
-		case store.InputIntended:
-			in.State = store.InputLost
-		case store.InputSent, store.InputApplied:
-			in.State = store.InputTurnLost
-		default:
+		if in.State != store.InputApplied {
 			continue
 		}
-		in.EndedAt = &now
+		in.State, in.EndedAt = store.InputTurnLost, &now
 		if err := tx.PutInput(in); err != nil {
 			return err
 		}
@@ -197,10 +200,13 @@ func (s *Supervisor) revive(rec *store.AgentRun, role roleOf) *agent {
 	return a
 }
 
-// comeBack starts host and engine of an agent that had none, opens its thread
-// and sends what waits for it.
+// comeBack starts worktree, host and engine of an agent that has no processes,
+// opens its thread and sends what waits for it.
 func (a *agent) comeBack(ctx context.Context) error {
-	err := a.startHost(ctx)
+	err := a.prepareWorktree(ctx)
+	if err == nil {
+		err = a.startHost(ctx)
+	}
 	if err == nil {
 		err = a.launchEngine(ctx)
 	}

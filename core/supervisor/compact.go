@@ -34,6 +34,7 @@ func (s *Supervisor) CompactSession(ctx context.Context, call control.Call, _ co
 		failed = errors.Join(failed, err)
 	}
 	err = s.updateSession(context.WithoutCancel(ctx), func(tx *store.Tx, rec *store.Session) error {
+		rec.ColdPausePending = false
 		if failed != nil {
 			rec.CompactionError = failed.Error()
 			return s.audit(tx, "root_compaction_failed", "", "supervisor", map[string]any{"error": failed.Error()})
@@ -58,10 +59,18 @@ func (s *Supervisor) compactRoot(ctx context.Context) error {
 		if root, err = tx.AgentRun(s.cachedSession().RootAgentRef); err != nil {
 			return err
 		}
-		if err := s.settleLost(tx, root.AgentRef); err != nil {
+		rec, err := tx.Session(s.session)
+		if err != nil {
 			return err
 		}
-		root.Retired, root.Holding, root.Pending, root.ActiveTurnID = false, true, nil, ""
+		rec.ColdPausePending = true // a crash is followed by the rest of a pause
+		if err := c.putSession(tx, rec); err != nil {
+			return err
+		}
+		if err := s.recordReturn(tx, c, root, nil, nil); err != nil {
+			return err
+		}
+		root.Holding = true
 		return s.putRun(tx, c, root)
 	})
 	if err != nil {
@@ -75,7 +84,7 @@ func (s *Supervisor) compactRoot(ctx context.Context) error {
 		return err
 	}
 	a := s.revive(root, role)
-	compacted := make(chan struct{})
+	compacted := make(chan error, 1)
 	var failed error
 	err = a.do(ctx, func(ctx context.Context) { // once it has come back
 		if a.done || a.host == nil {
@@ -89,8 +98,8 @@ func (s *Supervisor) compactRoot(ctx context.Context) error {
 		return err
 	}
 	select {
-	case <-compacted:
-		return nil
+	case err := <-compacted:
+		return err
 	case <-a.ended:
 		return core.Errorf(core.KindAppServer, "the root ended while its context was being shortened")
 	case <-ctx.Done():

@@ -70,6 +70,10 @@ func (h *playedHost) SetGoal(_ context.Context, r *hostpb.SetGoalRequest, _ ...g
 	return h.apply("goal")
 }
 
+func (h *playedHost) Compact(context.Context, *hostpb.CompactRequest, ...grpc.CallOption) (*hostpb.CommandResponse, error) {
+	return h.apply("compact")
+}
+
 func (h *playedHost) Respond(_ context.Context, r *hostpb.RespondRequest, _ ...grpc.CallOption) (*hostpb.CommandResponse, error) {
 	h.mu.Lock()
 	h.answers = append(h.answers, r.GetRequestId()+"="+string(r.GetResultJson()))

@@ -77,7 +77,7 @@ func (a *agent) seedGoal(ctx context.Context) error {
 // activateGoal lets a thread go on by itself once a turn of it runs.
 func (a *agent) activateGoal(ctx context.Context) error {
 	g := a.rec.Goal
-	if g == nil || a.rec.Holding || a.rec.ActiveTurnID == "" || g.Status == goalActive || g.Status == goalComplete || g.Finalizing {
+	if g == nil || a.rec.Holding || a.goalWaits || a.rec.ActiveTurnID == "" || g.Status == goalActive || g.Status == goalComplete || g.Finalizing {
 		return nil
 	}
 	if a.jobID == "" && a.sup.cachedSession().Status.Terminal() {
@@ -120,6 +120,18 @@ func (a *agent) goalUpdated(ctx context.Context, status string) error {
 	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
 }
 
+// goalUnfinished reports whether the agent works on between the turns of a goal.
+func (a *agent) goalUnfinished() bool {
+	if !a.goesOnByItself() || a.rec.Goal.Status == goalComplete {
+		return false
+	}
+	if a.jobID == "" {
+		return !a.sup.cachedSession().RootDone
+	}
+	j, err := a.sup.cachedJob(a.jobID)
+	return err == nil && (j.Status == core.JobRunning || j.Status == core.JobWaiting || j.Status == core.JobDetached || j.Status == core.JobRecovering)
+}
+
 // goalEnding says what a turn's end means for an agent in mode goal. goesOn
 // reports that the engine begins the next turn by itself.
 func (a *agent) goalEnding(e ending) (_ ending, goesOn bool) {
@@ -136,7 +148,7 @@ func (a *agent) goalEnding(e ending) (_ ending, goesOn bool) {
 	case goalActive:
 		return e, true
 	case goalBudgetLimited:
-		return limited("limit_reached", "the goal's token budget is used up"), false
+		return limited("goal_budget_limited", "the goal's token budget is used up"), false
 	case goalBlocked:
 		return limited("goal_blocked", "the agent says that it can't go on"), false
 	case goalUsageLimited:

@@ -152,7 +152,7 @@ func TestGoalEnding(t *testing.T) {
 		{goalActive, core.JobCompleted, core.ResultFinal, "", true},
 		{goalComplete, core.JobCompleted, core.ResultFinal, "", false},
 		{goalPaused, core.JobCompleted, core.ResultFinal, "", false},
-		{goalBudgetLimited, core.JobSuspended, core.ResultPartial, "limit_reached", false},
+		{goalBudgetLimited, core.JobSuspended, core.ResultPartial, "goal_budget_limited", false},
 		{goalBlocked, core.JobSuspended, core.ResultPartial, "goal_blocked", false},
 		{goalUsageLimited, core.JobSuspended, core.ResultPartial, "provider_usage_limited", false},
 	} {

@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -53,11 +54,16 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 	if err := a.save(ctx, nil); err != nil {
 		return err
 	}
-	if err := a.seedGoal(ctx); err != nil {
-		return err
-	}
 	in, err := a.lastInput(ctx)
 	if err != nil {
+		return err
+	}
+	if age == engineNew && in != nil && in.State == store.InputIntended {
+		if in, err = a.withUnreached(ctx, in, state); err != nil {
+			return err
+		}
+	}
+	if err := a.seedGoal(ctx); err != nil {
 		return err
 	}
 	if a.rec.Holding {
@@ -75,6 +81,12 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 		turn := turnByID(state, in.TurnID)
 		return a.settleTurn(ctx, in, turn, age)
 	case store.InputTurnDone:
+		if a.goalUnfinished() {
+			if age == engineSame {
+				return nil // its next turn runs, or begins by itself
+			}
+			return a.sendNew(ctx, nil, "recovery", recoveryText)
+		}
 		return a.finishPublished(ctx)
 	case store.InputTurnLost: // a crash came before its continuation was recorded
 		return a.sendNew(ctx, nil, "recovery", recoveryText)
@@ -84,6 +96,49 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 		return core.Errorf(core.KindAppServer, "the thread of agent %s refused input %s", a.rec.Agent, in.InputID)
 	}
 	return nil
+}
+
+// withUnreached puts what an earlier input asked for before the next one, if the
+// thread never had it: an agent that is told to go on must know at what.
+func (a *agent) withUnreached(ctx context.Context, next *store.Input, state *hostpb.ThreadState) (*store.Input, error) {
+	var closed []*store.Input
+	var texts []string
+	err := a.sup.view(ctx, func(tx *store.Tx) error {
+		list, err := tx.Inputs(a.ref)
+		for _, in := range list {
+			if in.InputID == next.InputID || in.State != store.InputIntended && in.State != store.InputSent {
+				continue
+			}
+			closed = append(closed, in)
+			if turn := turnByCommand(state, in.InputID); turn != nil {
+				in.State, in.TurnID = store.InputTurnLost, turn.GetId()
+				continue
+			}
+			in.State = store.InputLost
+			texts = append(texts, in.Text)
+		}
+		return err
+	})
+	if err != nil || len(closed) == 0 {
+		return next, err
+	}
+	if next.Text != continueRoot && next.Text != continueJob || len(texts) == 0 {
+		texts = append(texts, next.Text)
+	}
+	whole := a.sup.newInput(a.ref, next.Origin, strings.Join(texts, "\n\n"))
+	whole.ControlRevision = next.ControlRevision
+	next.State = store.InputLost
+	now := a.sup.cfg.now().UTC()
+	err = a.sup.commit(ctx, func(tx *store.Tx, _ *change) error {
+		for _, in := range append(closed, next) {
+			in.EndedAt = &now
+			if err := tx.PutInput(in); err != nil {
+				return err
+			}
+		}
+		return tx.AppendInput(whole)
+	})
+	return whole, err
 }
 
 // lastInput returns the newest input of the agent run, or nil.

@@ -24,7 +24,11 @@ func presentable(kind string) bool { return kind == "agentMessage" || kind == "p
 // log that does not exist has none. Rows that can't be read are passed over.
 func lastMessage(path string) (string, error) {
 	text := ""
-	err := eachItem(path, func(_ string, it item) { text = cmp.Or(it.Text, text) })
+	err := eachItem(path, func(_ string, it item) {
+		if presentable(it.Type) {
+			text = cmp.Or(it.Text, text)
+		}
+	})
 	return text, err
 }
 
@@ -32,15 +36,22 @@ func lastMessage(path string) (string, error) {
 func finalMessage(path, turn string) (string, error) {
 	text := ""
 	err := eachItem(path, func(id string, it item) {
-		if id == turn {
+		if id == turn && presentable(it.Type) {
 			text = it.Text
 		}
 	})
 	return text, err
 }
 
-// eachItem calls yield for every presentable item that the engine completed, in
-// the order of the log.
+// compactedIn reports whether the engine shortened the thread's context in that
+// turn.
+func compactedIn(path, turn string) (found bool, err error) {
+	err = eachItem(path, func(id string, it item) { found = found || id == turn && it.Type == "contextCompaction" })
+	return found, err
+}
+
+// eachItem calls yield for every item that the engine completed, in the order of
+// the log.
 func eachItem(path string, yield func(turn string, it item)) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -95,5 +106,5 @@ func completedItem(line []byte) (turn string, it item, ok bool) {
 		return "", item{}, false
 	}
 	p := row.Message.Params
-	return p.TurnID, p.Item, presentable(p.Item.Type)
+	return p.TurnID, p.Item, true
 }

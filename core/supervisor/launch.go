@@ -25,26 +25,11 @@ import (
 
 // launch brings up a new agent: host, engine, thread, first input.
 func (a *agent) launch(ctx context.Context) error {
-	err := a.mayLaunch()
-	if err == nil {
-		err = a.prepareWorktree(ctx)
-	}
-	if err == nil {
-		err = a.startHost(ctx)
-	}
-	if err == nil {
-		err = a.launchEngine(ctx)
-	}
-	if err != nil {
+	if err := a.mayLaunch(); err != nil {
 		a.signalLaunched(err)
 		return err
 	}
-	a.signalLaunched(nil)
-	state, err := a.openThread(ctx)
-	if err != nil {
-		return err
-	}
-	return a.reconcile(ctx, state, engineNew)
+	return a.comeBack(ctx)
 }
 
 // mayLaunch refuses to start processes for a job that was cancelled, or a

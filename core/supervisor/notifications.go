@@ -113,10 +113,7 @@ func (a *agent) itemCompleted(ctx context.Context, turn string, it item) error {
 		a.lastText[turn] = it.Text
 		a.follow("message", it.Text)
 	case "contextCompaction":
-		if a.compacted != nil {
-			close(a.compacted)
-			a.compacted = nil
-		}
+		a.compactionEnded(nil)
 	case "mcpToolCall":
 		if it.Status == "failed" || it.Error != nil {
 			a.sup.undone.failed(a.ref, it.ID)

@@ -37,6 +37,14 @@ func (o *order) holds() bool {
 	return o.action == control.ActionPause || o.action == control.ActionInterrupt
 }
 
+// toGoal applies a continue or finalize to the agent's goal.
+func (o *order) toGoal(g *store.Goal) {
+	g.Finalizing = o.action == control.ActionFinalize
+	if o.budget > 0 {
+		g.TokenBudget = o.budget
+	}
+}
+
 // Default texts, where the caller gives none.
 const (
 	continueRoot = "Go on with your task from where you stopped. Check what is done already, and finish it."

@@ -91,7 +91,7 @@ func (s *Supervisor) finishPause(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		rec.PausedJobIDs = paused
+		rec.PausedJobIDs = slices.Compact(slices.Sorted(slices.Values(append(rec.PausedJobIDs, paused...))))
 		// The root's last turn ended while it was being paused, and nothing else
 		// is open: the session has ended.
 		ended = rec.RootDone && rec.RootOutcome == string(core.SessionCompleted) && len(paused) == 0
@@ -131,7 +131,6 @@ func (s *Supervisor) settlePausedJobs(tx *store.Tx, c *change) ([]string, error)
 			return nil, err
 		}
 	}
-	slices.Sort(paused)
 	return paused, nil
 }
 

@@ -72,7 +72,7 @@ func (r *rig) mustReadmit(id string) {
 		if err != nil {
 			return err
 		}
-		return r.readmit(tx, j)
+		return r.readmit(tx, j, 0)
 	})
 	if err != nil {
 		r.t.Errorf("with room for it job %s is refused: %v", id, err)

@@ -70,10 +70,6 @@ func (s *Supervisor) recoverAgent(rec *store.AgentRun) error {
 			return err
 		}
 		over = over && (j.Status.Terminal() || j.Status == core.JobPaused) || j.Status == core.JobSuspended
-		if rec.Retired && j.Status == core.JobRecovering { // its return was recorded, and begins now
-			s.revive(rec, role)
-			return nil
-		}
 		if j.Status.Terminal() && !rec.Retired {
 			s.newAgent(rec, role).start((*agent).retireLeftover)
 			return nil
@@ -89,7 +85,7 @@ func (s *Supervisor) recoverAgent(rec *store.AgentRun) error {
 		return nil
 	}
 	a := s.newAgent(rec, role)
-	if rec.Host.Process.PID == 0 && rec.Generation == 0 {
+	if rec.Host.Process.PID == 0 && rec.Engine.PID == 0 && len(rec.Handle) == 0 { // new, or its return was recorded
 		if s.rolledBack(rec.JobID) { // a crash cut the roll back of its batch
 			a.kill(&killReason{status: core.JobFailed, text: "atomic batch launch rolled back", rolled: true})
 			a.start((*agent).nothing)

@@ -105,7 +105,7 @@ func (s *Supervisor) wakeUp(ctx context.Context, back []*store.AgentRun) error {
 		if err != nil {
 			return err
 		}
-		if rec.Retired || rec.Generation == 0 || !identityOf(rec.Engine).Alive() {
+		if rec.Host.Instance == "" {
 			s.revive(rec, role)
 			continue
 		}

@@ -216,13 +216,18 @@ func (s *Supervisor) returnRoot(tx *store.Tx, c *change, rec *store.Session, inp
 	if err != nil {
 		return nil, err
 	}
-	if !root.Retired && identityOf(root.Engine).Alive() {
-		root.Holding = false
-		return root, s.putRun(tx, c, root)
-	}
 	var in *store.Input
 	if input != "" {
 		in = s.newInput(root.AgentRef, "control", input)
+	}
+	if !root.Retired && alive(root.Engine) {
+		root.Holding = false
+		if in != nil {
+			if err := tx.AppendInput(in); err != nil {
+				return nil, err
+			}
+		}
+		return root, s.putRun(tx, c, root)
 	}
 	return root, s.recordReturn(tx, c, root, nil, in)
 }
@@ -238,7 +243,7 @@ func (s *Supervisor) returnJobs(tx *store.Tx, c *change, ids []string, back *com
 		if j.Status != core.JobPaused {
 			continue
 		}
-		if err := s.readmit(tx, j); err != nil {
+		if err := s.readmit(tx, j, 0); err != nil {
 			back.refused[id] = err.Error()
 			continue
 		}
@@ -298,7 +303,7 @@ func (s *Supervisor) noteLost(ctx context.Context, runs []*store.AgentRun) error
 	var lost []string
 	for _, run := range runs {
 		j, err := s.cachedJob(run.JobID)
-		if err != nil || !holdsCapacity(j.Status) || run.Retired || run.Generation == 0 || lives(run) {
+		if err != nil || !holdsCapacity(j.Status) || run.Retired || run.Host.Instance == "" || lives(run) {
 			continue
 		}
 		lost = append(lost, j.JobID)

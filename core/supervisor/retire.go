@@ -34,9 +34,11 @@ func (a *agent) finishPublished(ctx context.Context) error {
 	if a.jobID == "" {
 		// The root's engine is retired with the session: until then a worker's
 		// end may wake it, and after a suspension a resume takes it up again.
+		a.compactPending(ctx)
 		return nil
 	}
 	a.done = true
+	a.settleCompaction(ctx, core.Errorf(core.KindRuntime, "the agent ended before its context could be shortened"))
 	if err := a.retire(ctx, false); err != nil {
 		if errors.As(err, new(recordError)) {
 			return err

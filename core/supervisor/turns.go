@@ -32,6 +32,13 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 		if ours {
 			return nil
 		}
+		compaction, err := a.ofCompaction(t)
+		if err != nil {
+			return err
+		}
+		if compaction {
+			return a.afterCompaction(ctx, t)
+		}
 		if !a.goesOnByItself() {
 			return a.turnOfPerson(ctx, t)
 		}
@@ -49,7 +56,6 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 		in.State, in.TurnStatus, in.EndedAt = store.InputTurnDone, t.status, &now
 	}
 	a.rec.ActiveTurnID, a.rec.LastTurnID = "", t.id
-	a.compactPending(ctx)
 	defer delete(a.lastText, t.id) // after it was published: a kill may come before
 	if t.status != "completed" {
 		return a.turnFailed(ctx, in, t)
@@ -66,7 +72,9 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	}
 	end, goesOn := a.goalEnding(end)
 	if goesOn {
-		return a.betweenTurns(ctx, in)
+		err := a.betweenTurns(ctx, in)
+		a.compactPending(ctx)
+		return err
 	}
 	return a.end(ctx, in, end)
 }

@@ -97,8 +97,12 @@ func (s *Supervisor) awaitReady(ctx context.Context) error {
 	}
 }
 
+// errGoingDown turns a call away that has had no effect: the next supervisor
+// takes it.
 func errGoingDown() error {
-	return core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
+	e := core.Errorf(core.KindUnavailable, "the supervisor is going down").WithRemedy("nothing is lost, call again")
+	e.Reason = control.ReasonDraining
+	return e
 }
 
 // admit identifies the caller and asks whether it may use the verb.
@@ -124,8 +128,11 @@ func (s *Supervisor) admitJob(ctx context.Context, call control.Call, verb, id s
 	return caller, j, access.May(caller, verb, s.target(j), s.state())
 }
 
-// Hello names the supervisor.
+// Hello names the supervisor. One that leaves is none to talk to.
 func (s *Supervisor) Hello(context.Context, control.Call, control.HelloRequest) (*control.HelloResponse, error) {
+	if s.life.Err() != nil {
+		return nil, errGoingDown()
+	}
 	return &control.HelloResponse{
 		API: control.APIVersion, Build: s.cfg.Build, SessionID: s.session, Epoch: s.epoch, PID: s.self.PID, Ready: chanClosed(s.ready),
 	}, nil
