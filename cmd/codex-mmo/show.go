@@ -39,6 +39,9 @@ func (a *app) showSession(v *control.SessionView) {
 		[2]string{"created", clock(v.CreatedAt)},
 		[2]string{"finished", finished},
 	)
+	for _, note := range notes(v) {
+		a.printf("%s\n", oneLine(note, noteRunes))
+	}
 	a.section([]string{"ROUTE", "STATE", "NOTE"}, routeRows(v.RouteAvailability))
 	a.section([]string{"JOB", "AGENT", "MODE", "STATUS", "RESULT", "CHANGES", "RESTARTS", "NOTE"}, jobRows(v.Jobs))
 	a.section([]string{"LIMIT", "IN USE", "HELD BY"}, capacityRows(v.Capacity))
@@ -49,6 +52,20 @@ func (a *app) showSession(v *control.SessionView) {
 		a.usageTable(v.Usage)
 	}
 	a.section([]string{"EVIDENCE", "BYTES", "FILE"}, evidenceRows(v.Evidence))
+}
+
+// notes are what somebody must know of a session beside its status.
+func notes(v *control.SessionView) (list []string) {
+	if v.Tainted {
+		list = append(list, "tainted: it delegates and integrates no more: "+strings.Join(v.TaintReasons, "; "))
+	}
+	if v.ResumeError != "" {
+		list = append(list, "it could not be taken up: "+v.ResumeError)
+	}
+	if v.CompactError != "" {
+		list = append(list, "its root's context could not be shortened: "+v.CompactError)
+	}
+	return list
 }
 
 // section prints a table with an empty line before it, or nothing when it has
@@ -75,7 +92,9 @@ func meaning(v *control.SessionView) string {
 			return ": the root waits for you (codex-mmo attach " + v.SessionID + ")"
 		}
 	case core.SessionSuspended:
-		return ": it can't go on by itself; end it with codex-mmo stop " + v.SessionID
+		return ": it can't go on by itself; take it up with codex-mmo continue " + v.SessionID + " or end it with codex-mmo stop " + v.SessionID
+	case core.SessionPaused:
+		return ": take it up with codex-mmo continue " + v.SessionID + " or codex-mmo resume " + v.SessionID
 	case core.SessionFinishing:
 		return ": the work is done, processes are being ended"
 	case core.SessionCancelling:

@@ -87,6 +87,8 @@ func TestMeaning(t *testing.T) {
 		{control.SessionView{Status: "detached", Kind: "interactive", SessionID: "s-1"}, "codex-mmo attach s-1"},
 		{control.SessionView{Status: "running", Kind: "noninteractive"}, ""},
 		{control.SessionView{Status: "suspended", SessionID: "s-1"}, "codex-mmo stop s-1"},
+		{control.SessionView{Status: "suspended", SessionID: "s-1"}, "codex-mmo continue s-1"},
+		{control.SessionView{Status: "paused", SessionID: "s-1"}, "codex-mmo resume s-1"},
 		{control.SessionView{Status: "finishing"}, "processes are being ended"},
 		{control.SessionView{Status: "cancelling"}, "processes are being ended"},
 		{control.SessionView{Status: "completed"}, ""},

@@ -154,7 +154,11 @@ type SessionView struct {
 	Supervised     bool          `json:"supervised"`      // a supervisor answers for it
 	Recoveries     int           `json:"root_recovery_attempts"`
 	Deferred       bool          `json:"root_completion_deferred"`
-	Processes      []ProcessView `json:"processes,omitempty"` // operator only
+	Tainted        bool          `json:"tainted"` // its isolation is in doubt: it delegates and integrates no more
+	TaintReasons   []string      `json:"taint_reasons,omitempty"`
+	ResumeError    string        `json:"resume_error,omitempty"`          // why it could not be taken up the last time
+	CompactError   string        `json:"root_compaction_error,omitempty"` // of the last compaction
+	Processes      []ProcessView `json:"processes,omitempty"`             // operator only
 	Codex          CodexView     `json:"codex"`
 
 	RootPermissions   string                       `json:"root_sandbox_mode,omitempty"` // asked for on the command line

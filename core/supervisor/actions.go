@@ -35,7 +35,7 @@ func (a *agent) perform(ctx context.Context, o *order) (map[string]any, error) {
 	case control.ActionRespond:
 		return a.respond(ctx, o)
 	case control.ActionDetach:
-		return map[string]any{"detached": true}, a.setStatus(ctx, core.JobDetached, "")
+		return a.detach(ctx)
 	case control.ActionStop:
 		return map[string]any{"stopping": true}, nil
 	}
@@ -71,6 +71,18 @@ func (a *agent) setStatus(ctx context.Context, job core.JobStatus, session core.
 		j.Status = job
 		return nil
 	})
+}
+
+// detach takes the interest from a job that works; another one stays as it is.
+func (a *agent) detach(ctx context.Context) (map[string]any, error) {
+	if err := a.setStatus(ctx, core.JobDetached, ""); err != nil {
+		return nil, err
+	}
+	j, err := a.sup.cachedJob(a.jobID)
+	if err == nil && j.Status != core.JobDetached {
+		err = core.Errorf(core.KindRuntime, "job %s is %s and can't be detached", a.jobID, j.Status)
+	}
+	return map[string]any{"detached": true}, err
 }
 
 func (a *agent) noTurn(doing string) error {

@@ -2,6 +2,7 @@ package supervisor
 
 import (
 	"context"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -182,8 +183,11 @@ func nanoOf(usd *big.Rat) int64 {
 	if rest.Sign() > 0 {
 		n.Add(n, big.NewInt(1))
 	}
-	if !n.IsInt64() || n.Sign() < 0 {
+	switch {
+	case n.Sign() < 0:
 		return 0
+	case !n.IsInt64():
+		return math.MaxInt64
 	}
 	return n.Int64()
 }

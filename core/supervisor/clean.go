@@ -64,11 +64,16 @@ func Clean(ctx context.Context, st *store.Store, in *CleanInput) (*Cleaned, erro
 
 func cleanSession(ctx context.Context, st *store.Store, in *CleanInput, rec *store.Session, out *Cleaned) error {
 	lock, err := takeLock(filepath.Join(in.Folders.SessionDir(rec.SessionID), "supervisor.lock"))
-	if errors.Is(err, os.ErrNotExist) {
+	gone := errors.Is(err, os.ErrNotExist)
+	if gone {
 		err = nil // its folder is gone already
 	}
 	if err != nil {
 		return err
+	}
+	if lock == nil && err == nil && !gone {
+		out.Kept = append(out.Kept, Kept{rec.SessionID, "its supervisor has not left yet"})
+		return nil
 	}
 	if lock != nil {
 		defer lock.Unlock()

@@ -24,9 +24,6 @@ func (s *Supervisor) deliverCold(ctx context.Context, t target, o *order) (map[s
 
 // recordCold carries out an order that needs no engine.
 func (s *Supervisor) recordCold(ctx context.Context, t target, o *order) (map[string]any, error) {
-	if t.jobID == "" && o.action == control.ActionStop {
-		return nil, core.Errorf(core.KindValue, "the root is stopped with its session").WithRemedy("use `codex-mmo stop %s`", s.session)
-	}
 	now := s.cfg.now().UTC()
 	err := s.commit(ctx, func(tx *store.Tx, c *change) error {
 		rec, err := s.reserveCold(tx, c, t, o)

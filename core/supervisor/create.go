@@ -48,7 +48,8 @@ const maxPromptRunes = 200_000
 
 // Create checks everything that a session needs and then records it as
 // `starting`, with its run, its root's agent run and first input, in one
-// transaction. When it fails, nothing is left that a later command would see.
+// transaction. When it fails, nothing is left that a later command would see, or
+// the record of a failed session, which the error names.
 func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	dir, err := checkWorkspace(in.Workspace)
 	if err != nil {
@@ -300,24 +301,25 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 	}
 	cause := admitAgain(ctx, in.reconciler(), rec.SessionID, func() error {
 		return st.Update(ctx, func(tx *store.Tx) error {
-			if err := admitRoot(tx, rec, snap); err != nil {
-				return err
+			if refused == nil {
+				if err := admitRoot(tx, rec, snap); err != nil {
+					return err
+				}
 			}
 			if err := auditStart(tx, rec); err != nil {
 				return err
 			}
-			return putStarting(tx, rec, draft)
+			err := putStarting(tx, rec, draft)
+			if err != nil || refused == nil {
+				return err
+			}
+			return failUnstarted(tx, rec, refused, in.Now.UTC()) // nobody sees it as one that may be started
 		})
 	})
-	if cause == nil && refused == nil {
-		return nil
-	}
-	if core.KindOf(cause) == core.KindAdmission {
+	if cause == nil || core.KindOf(cause) == core.KindAdmission {
 		return cause // a session that was never admitted leaves no record
 	}
-	if cause == nil {
-		return st.Update(ctx, func(tx *store.Tx) error { return failUnstarted(tx, rec, refused, in.Now.UTC()) })
-	}
+	rec.Status, rec.Error = core.SessionStarting, ""
 	err = st.Update(ctx, func(tx *store.Tx) error {
 		if err := putStarting(tx, rec, draft); err != nil {
 			return err

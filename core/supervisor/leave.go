@@ -26,6 +26,9 @@ func (s *Supervisor) DetachSession(ctx context.Context, call control.Call, r con
 	if rec.Status.Terminal() || rec.Status == core.SessionDetached {
 		return s.SessionView(), nil
 	}
+	if s.resting() || !rec.Status.Admitting() && rec.Status != core.SessionStarting {
+		return nil, core.Errorf(core.KindRuntime, "session %s is %s: nobody waits for it", s.session, rec.Status)
+	}
 	if s.runNow(rec.RootAgentRef).ThreadID == "" {
 		return nil, core.Errorf(core.KindRuntime, "session %s can't be detached before the persistent root thread exists", s.session).
 			WithRemedy("wait until it is running")

@@ -89,10 +89,10 @@ func normaliseOrder(role roleOf, root bool, rec store.AgentRun, r control.Contro
 		if o.request == "" || len(o.response) == 0 {
 			return nil, core.Errorf(core.KindValue, "respond needs request_id and response").WithRemedy("inspect the agent: pending_requests lists them")
 		}
-	case control.ActionInterrupt, control.ActionPause, control.ActionCompact, control.ActionStop:
-	case control.ActionDetach:
+	case control.ActionInterrupt, control.ActionPause, control.ActionCompact:
+	case control.ActionDetach, control.ActionStop:
 		if root {
-			return nil, core.Errorf(core.KindValue, "the root is detached with its session").WithRemedy("use `codex-mmo detach`")
+			return nil, core.Errorf(core.KindValue, "the root has no %s of its own: it goes with its session", o.action).WithRemedy("use `codex-mmo %s`", o.action)
 		}
 	default:
 		return nil, core.Errorf(core.KindValue, "there is no action %q", o.action)

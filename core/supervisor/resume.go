@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -404,15 +404,15 @@ func (s *Supervisor) fallBack(ctx context.Context, to core.SessionStatus, cause 
 	return err
 }
 
-// taintText names the reasons of a taint.
-func taintText(rec *store.Session) string {
-	reasons := map[string]bool{}
+// taintReasons lists the reasons of a taint, each once.
+func taintReasons(rec *store.Session) (list []string) {
 	for _, r := range rec.TaintReasons {
-		reasons[r.Reason] = true
+		list = append(list, r.Reason)
 	}
-	text := ""
-	for _, r := range slices.Sorted(maps.Keys(reasons)) {
-		text += r + "; "
-	}
-	return cmp.Or(text, "isolation could not be guaranteed")
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func taintText(rec *store.Session) string {
+	return cmp.Or(strings.Join(taintReasons(rec), "; "), "isolation could not be guaranteed")
 }

@@ -80,7 +80,7 @@ func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
 // deferCompletion keeps the session open for workers that still work.
 func (s *Supervisor) deferCompletion(ctx context.Context, active []string) error {
 	return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
-		rec.Deferred = true
+		rec.Deferred, rec.DeferredJobs = true, active
 		return s.audit(tx, "root_completion_deferred", "", "supervisor", map[string]any{"jobs": active})
 	})
 }

@@ -50,6 +50,7 @@ func ViewSession(rec *store.Session) *control.SessionView {
 		RunID: run, RunSequence: rec.RunSequence, CreatedAt: rec.CreatedAt, StartedAt: rec.StartedAt,
 		FinishedAt: rec.FinishedAt, LastActiveAt: rec.LastActiveAt, Error: rec.Error, Failure: viewFailure(rec.Failure),
 		ResultKind: rec.RootResultKind, RuntimeCurrent: thisRuntime().current(rec.Binary), Deferred: rec.Deferred,
+		Tainted: rec.Tainted, TaintReasons: taintReasons(rec), ResumeError: rec.ResumeError, CompactError: rec.CompactionError,
 		Codex:           control.CodexView{Version: rec.Codex.Version, SHA256: rec.Codex.SHA256, Verdict: rec.Codex.Verdict},
 		RootPermissions: rec.SandboxMode, Bindings: rec.Bindings, RouteFaults: rec.RouteFaults,
 		RouteAvailability: viewRoutes(rec.RouteAvailability), ProfileWarnings: rec.Warnings,

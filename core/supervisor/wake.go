@@ -58,7 +58,7 @@ func (s *Supervisor) wake(ctx context.Context, jobs []*store.Job) (bool, error) 
 				return err
 			}
 			rec.Wakes++
-			rec.RootDone, rec.RootOutcome, rec.Deferred = false, "", false
+			rec.RootDone, rec.RootOutcome, rec.Deferred, rec.DeferredJobs = false, "", false, nil
 			if err := s.offer(tx, c, jobs); err != nil {
 				return err
 			}
