@@ -141,7 +141,7 @@ func priceRows(s *profile.Snapshot) (rows [][]string) {
 	for _, key := range slices.Sorted(maps.Keys(s.Models)) {
 		m := s.Models[key]
 		none := "unknown"
-		if mode := s.Routes[m.Route].BillingMode; mode == profile.BillingSubscription || mode == profile.BillingScripted {
+		if s.Routes[m.Route].BillingMode == profile.BillingSubscription || m.Price == nil && !s.Unpriced(key) {
 			none = "-"
 		}
 		price := m.Price

@@ -105,17 +105,12 @@ func (c *compiler) budgets() {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.out.Models)) {
-		m := c.out.Models[key]
-		if r := c.out.Routes[m.Route]; r.BillingMode == BillingScripted || r.BillingMode == BillingLocal || m.Price.known() {
-			continue
+		if c.out.Unpriced(key) {
+			c.bad(fmt.Sprintf("is %g, and the price of model %s is not known", b.USD, key),
+				"give the model a price, or say allow_unknown_price = true", "budget", "usd")
 		}
-		c.bad(fmt.Sprintf("is %g, and the price of model %s is not known", b.USD, key),
-			"give the model a price, or say allow_unknown_price = true", "budget", "usd")
 	}
 }
-
-// known reports whether what the model costs can be counted.
-func (p *Price) known() bool { return p != nil && p.Input != nil && p.Output != nil }
 
 // advise tells what is right and should be known all the same.
 func (c *compiler) advise() {

@@ -116,6 +116,48 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// A model on one's own machine costs nothing unless it is given a price, in the
+// check, for admission and at the gateway; any other needs one for usd.
+func TestPrices(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode     string
+		unpriced bool
+		want     string // what the gateway is told
+		problem  string
+	}{
+		"paid":            {"api", false, `"prices":{"remote__m":{"input":"1","output":"2.5"}}`, ""},
+		"local, priced":   {"local", false, `"prices":{"remote__m":{"input":"1","output":"2.5"}}`, ""},
+		"local, unpriced": {"local", true, `"prices":{"remote__m":{"input":"0","output":"0"}}`, ""},
+		"paid, unpriced":  {"api", true, "", "budget.usd: is 5, and the price of model remote__m is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := layered()
+			edit(t, fsys, "profile.toml", "[coordination]", "[budget]\nusd = 5\n[coordination]")
+			catalog := strings.Replace(string(fsys["catalog.toml"].Data), `billing_mode = "api"`, "billing_mode = \""+tc.mode+`"`, 1)
+			if tc.unpriced {
+				catalog, _, _ = strings.Cut(catalog, "[models.remote__m.price]")
+			}
+			fsys["catalog.toml"] = &fstest.MapFile{Data: []byte(catalog)}
+			s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
+			if tc.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.problem) {
+					t.Errorf("Compile = %v, want %q", err, tc.problem)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if options, err := s.RouteOptions("remote"); err != nil || string(options) != "{"+tc.want+"}" {
+				t.Errorf("RouteOptions = %s, %v, want %s", options, err, tc.want)
+			}
+			if s.Unpriced("remote__m") || s.Unpriced("m-small") {
+				t.Error("the cost of a model is said to be unknown")
+			}
+		})
+	}
+}
+
 // A layer that sends a key to another host is told, with the host.
 func TestRedirectedRoute(t *testing.T) {
 	config := testkit.PrivateDir(t)

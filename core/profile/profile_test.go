@@ -140,10 +140,10 @@ func TestCompile(t *testing.T) {
 		t.Errorf("Coordination (-want +got):\n%s", diff)
 	}
 	route, ok := s.Routes["r"]
-	if !ok || len(s.Routes) != 1 || !route.Scripted() {
+	if !ok || len(s.Routes) != 1 || route.BillingMode != profile.BillingScripted {
 		t.Errorf("Routes = %+v, want the used one alone", s.Routes)
 	}
-	if options, err := s.RouteOptions("r"); err != nil || string(options) != `{"script":"model m-big\n","wire":"openai_chat"}` {
+	if options, err := s.RouteOptions("r"); err != nil || string(options) != `{"prices":{"m-big":{"input":"0","output":"0"},"m-small":{"input":"0","output":"0"}},"script":"model m-big\n","wire":"openai_chat"}` {
 		t.Errorf("RouteOptions = %s, %v", options, err)
 	}
 }
@@ -363,7 +363,7 @@ func TestBundled(t *testing.T) {
 			want = profile.WorkspaceWrite
 		}
 		route := demo.Routes[agent.Route]
-		if agent.Permissions != want || !route.Scripted() {
+		if agent.Permissions != want || route.BillingMode != profile.BillingScripted {
 			t.Errorf("%s of offline-demo is %s on %q, want %s on a scripted route", id, agent.Permissions, route.Name, want)
 		}
 		wires[route.WireProtocol] = true

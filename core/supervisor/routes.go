@@ -64,9 +64,6 @@ func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
 			continue
 		}
 		options, err := snap.RouteOptions(id)
-		if err == nil && r.Scripted() && g.sup.cachedSession().Budget.Limit.NanoUSD > 0 {
-			options, err = costFree(options)
-		}
 		if err != nil {
 			return nil, nil, err
 		}
