@@ -192,6 +192,37 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// toolWord is how our tools are called.
+var toolWord = regexp.MustCompile(`\bagents?_[a-z_]+`)
+
+// tools are all that an agent may be offered, in whatever role.
+var tools = []string{
+	"agent_spawn", "agents_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel",
+	"agent_result_accept", "agent_result_reject", "agent_patch_integrate",
+	"agent_inspect", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue", "agent_finalize",
+	"agent_compact", "agent_set_effort", "agent_respond", "agent_detach", "agent_stop",
+}
+
+// TestToolsOfTexts: no agent is told to use a tool that there is not.
+func TestToolsOfTexts(t *testing.T) {
+	t.Parallel()
+	named := 0
+	err := fs.WalkDir(profiles.FS, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".md" {
+			return err
+		}
+		for _, word := range toolWord.FindAllString(read(t, name), -1) {
+			if named++; !slices.Contains(tools, word) {
+				t.Errorf("%s names the tool %s, which there is not", name, word)
+			}
+		}
+		return nil
+	})
+	if err != nil || named == 0 {
+		t.Errorf("%d tools are named, %v", named, err)
+	}
+}
+
 // TestReadmes: each team says what it is for, what it needs and costs, and how
 // it is started; and names every credential that one of its routes takes.
 func TestReadmes(t *testing.T) {
