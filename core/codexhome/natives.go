@@ -36,7 +36,7 @@ func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
 	if c := s.Snapshot.Coordination; c.NativeNestedDelegation {
 		cfg.Agents["max_depth"] = c.MaxDepth // Codex's own is 1: no natives of natives
 	}
-	for _, id := range s.Snapshot.NativeAgents(s.Agent) {
+	for _, id := range s.nativeAgents() {
 		if slices.Contains(agentKeys, id) {
 			return nil, core.Errorf(core.KindValue, "native agent %q has the name of a setting of Codex's [agents]", id).WithRemedy("rename it in the profile")
 		}
@@ -72,7 +72,7 @@ func (s *Spec) roleFile(home *Home, agent profile.Agent) ([]byte, error) {
 		MCPServers:            map[string]mcpServer{MeshServer: mesh(s, agent.ID, s.Tools)},
 		Skills:                skillsOf(home, s.Snapshot.CanDelegate(agent.ID)),
 	}
-	for _, id := range s.Snapshot.EngineToolServers(s.Agent) {
+	for _, id := range toolServers(s.Snapshot, s.Agent, s.Tainted) {
 		if use, ok := agent.ToolServers[id]; ok {
 			role.MCPServers[id] = toolServer(s.Snapshot.ToolServers[id], use, true)
 		}

@@ -2,6 +2,7 @@ package profile_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -226,6 +227,36 @@ startup_timeout_sec = 1500.5
 	for agent, want := range map[string][2]float64{"worker": {1530.5, 1560.5}, "zoe": {1200, 1560.5}, "auditor": {1200, 1230}} {
 		if got := [2]float64{s.LifecycleTimeout(agent), s.MeshTimeout(agent)}; got != want {
 			t.Errorf("%s has timeouts %v, want %v", agent, got, want)
+		}
+	}
+}
+
+// An engine is given what its agent and its agent's natives have; natives of
+// natives are there only where the team says so.
+func TestNativesOfAnEngine(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	put(t, config, "tool-mcp.d/deep.toml", `schema_version = 2
+[tool_mcp_servers.deep]
+transport = "stdio"
+command = "deep-server"
+env_vars = ["DEEP_TOKEN"]
+`)
+	for nested, want := range map[bool]struct{ natives, secrets []string }{
+		false: {[]string{"worker"}, nil},
+		true:  {[]string{"worker", "auditor"}, []string{"DEEP_TOKEN"}},
+	} {
+		fsys := files()
+		edit(t, fsys, "profile.toml", `["worker", "auditor"]`, `["worker"]`)
+		edit(t, fsys, "profile.toml", "[coordination]", fmt.Sprintf("[coordination]\nnative_nested_delegation = %t", nested))
+		text := string(fsys["team/profile.toml"].Data)
+		text = strings.ReplaceAll(text, `backends = ["mcp"]`, `backends = ["mcp", "native"]`)
+		fsys["team/profile.toml"] = &fstest.MapFile{Data: []byte(text + "[agents.auditor.tool_mcp_servers.deep]\n")}
+		s := compile(t, &profile.CompileInput{Name: "team", Bundled: fsys, ConfigDir: config})
+		if diff := cmp.Diff(want.natives, s.NativeAgents("zoe")); diff != "" {
+			t.Errorf("natives of the root, nested %t (-want +got):\n%s", nested, diff)
+		}
+		if diff := cmp.Diff(want.secrets, s.AgentSecrets("zoe")); diff != "" {
+			t.Errorf("secrets of its engine, nested %t (-want +got):\n%s", nested, diff)
 		}
 	}
 }
