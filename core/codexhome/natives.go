@@ -3,7 +3,6 @@ package codexhome
 import (
 	"bytes"
 	"path/filepath"
-	"slices"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -24,9 +23,6 @@ type roleFile struct {
 	Skills                skills               `toml:"skills"`
 }
 
-// agentKeys are the keys of Codex's [agents] that stand beside the roles.
-var agentKeys = []string{"enabled", "max_threads", "max_depth", "interrupt_message", "default_subagent_model"}
-
 // natives makes the role files of the agents that run inside the role's engine,
 // and names them in the configuration.
 func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
@@ -37,9 +33,6 @@ func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
 		cfg.Agents["max_depth"] = c.MaxDepth // Codex's own is 1: no natives of natives
 	}
 	for _, id := range s.nativeAgents() {
-		if slices.Contains(agentKeys, id) {
-			return nil, core.Errorf(core.KindValue, "native agent %q has the name of a setting of Codex's [agents]", id).WithRemedy("rename it in the profile")
-		}
 		agent := s.Snapshot.Agents[id]
 		text, err := s.roleFile(home, agent)
 		if err != nil {

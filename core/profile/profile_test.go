@@ -209,6 +209,7 @@ func TestCompileRefuses(t *testing.T) {
 		"budget too large":   {"profile.toml", "execution_mode = \"turn\"\ntask_kinds", "execution_mode = \"goal\"\ngoal_token_budget = 20\nmax_goal_token_budget = 10\ntask_kinds", "goal_token_budget: is 20, above max_goal_token_budget 10"},
 		"stall":              {"profile.toml", "max_active = 1", "stall_warning_seconds = 59", "agents.auditor.stall_warning_seconds: is 59; must be from 60 to 86400"},
 		"backend":            {"profile.toml", `backends = ["mcp"]`, `backends = ["pipe"]`, `agents.auditor.backends: is "pipe"; must be one of mcp, native`},
+		"native's name":      {"profile.toml", "backends = [\"mcp\"]\nguidance = \"zoe.md\"\n", "backends = [\"mcp\"]\nguidance = \"zoe.md\"\n[agents.max_depth]\nmodel = \"m-small\"\ndescription = \"Digs.\"\nguidance = \"zoe.md\"\nbackends = [\"native\"]\n", "bundled:team/profile.toml:43: agents.max_depth: can't be the id of a native agent: Codex has a setting of that name; rename it, or run it as backend mcp"},
 		"not reachable":      {"profile.toml", "backends = [\"mcp\"]\nreasoning", "reasoning", `agents.zoe.can_spawn: names "auditor", which has no backends`},
 		"spawns nobody":      {"profile.toml", `["worker", "auditor"]`, `["worker", "eve"]`, `agents.zoe.can_spawn: names "eve"; the agents are auditor worker zoe`},
 		"spawns the root":    {"profile.toml", `can_spawn = ["auditor"]`, `can_spawn = ["zoe"]`, "names the root agent"},
