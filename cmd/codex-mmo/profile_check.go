@@ -53,7 +53,7 @@ func (a *app) profileCheckCmd() *cobra.Command {
 			}
 			names := args
 			if len(names) == 0 {
-				if names, err = p.all(cmd.Context()); err != nil {
+				if names, err = profile.Names(profiles.FS, p.config); err != nil {
 					return err
 				}
 			}
@@ -70,15 +70,6 @@ func (a *app) profileCheckCmd() *cobra.Command {
 			return a.showChecks(reports, p.login(settings, used))
 		},
 	}
-}
-
-// all names every profile there is.
-func (p *profilePlace) all(ctx context.Context) (names []string, err error) {
-	list, err := profile.List(ctx, &profile.ListInput{Bundled: profiles.FS, ConfigDir: p.config, Has: p.has, Login: p.loggedIn})
-	for _, e := range list {
-		names = append(names, e.ID)
-	}
-	return names, err
 }
 
 // check checks profiles, and tells whether one of them uses the ChatGPT login.

@@ -2,12 +2,9 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,17 +29,16 @@ func (p *patient) profiles(ctx context.Context) outcome {
 	if config == "" {
 		return outcome{findings: append(list, notChecked(groupProfiles, "own profiles", "the folders"))}
 	}
-	own := filepath.Join(config, "profiles")
-	entries, err := os.ReadDir(own)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := profile.Names(nil, config)
+	if err != nil {
 		list = append(list, found(groupProfiles, "own profiles", Failed, err, "make the folder readable"))
 	}
-	for _, entry := range entries {
+	for _, name := range names {
 		if ctx.Err() != nil {
 			return outcome{findings: append(list, found(groupProfiles, "own profiles", Failed, context.Cause(ctx), remedyTime))}
 		}
-		in := profile.CompileInput{Name: filepath.Join(own, entry.Name()), Bundled: p.Bundled, ConfigDir: config}
-		list = append(list, n.judge(ctx, "own "+entry.Name(), in, false)...)
+		in := profile.CompileInput{Name: name, Bundled: p.Bundled, ConfigDir: config}
+		list = append(list, n.judge(ctx, "own "+name, in, false)...)
 	}
 	return outcome{findings: list}
 }
@@ -120,21 +116,17 @@ func judgeRoutes(check string, s *profile.Snapshot, lacking map[string]string, a
 // judgeBundled compiles every bundled profile, and sums up what they lack: on
 // most machines some keys are missing, and that is nobody's fault.
 func (n *needs) judgeBundled(ctx context.Context, bundled fs.FS) []Finding {
-	entries, err := fs.ReadDir(bundled, ".")
+	names, err := profile.Names(bundled, "")
 	if err != nil {
 		return []Finding{found(groupProfiles, "bundled", Failed, err, "build codex-mmo again")}
 	}
 	var list []Finding
 	reasons := map[string]bool{}
-	teams, ready := 0, 0
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		teams++
-		snap, err := profile.Compile(ctx, &profile.CompileInput{Name: entry.Name(), Bundled: bundled})
+	teams, ready := len(names), 0
+	for _, name := range names {
+		snap, err := profile.Compile(ctx, &profile.CompileInput{Name: name, Bundled: bundled})
 		if err != nil {
-			list = append(list, found(groupProfiles, entry.Name(), Failed, err, "build codex-mmo again"))
+			list = append(list, found(groupProfiles, name, Failed, err, "build codex-mmo again"))
 			continue
 		}
 		lacking := n.lacking(snap)

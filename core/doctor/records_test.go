@@ -199,6 +199,10 @@ func TestProfiles(t *testing.T) {
 	if err := errors.Join(os.Mkdir(broken, 0o700), os.WriteFile(filepath.Join(broken, "profile.toml"), []byte("colour = 1\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	// What is no profile is not judged as one: a note, and what a killed clone left.
+	if err := errors.Join(os.WriteFile(filepath.Join(own, "notes.txt"), nil, 0o600), os.Mkdir(filepath.Join(own, ".codex-mmo-draft-1"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	more := p.profiles(t.Context()).findings[len(list):]
 	if len(more) != 5 {
 		t.Fatalf("profiles of the user = %+v, want the broken one and two copies with their routes", more)

@@ -41,7 +41,7 @@ func List(ctx context.Context, in *ListInput) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := profileNames(in)
+	names, err := Names(in.Bundled, in.ConfigDir)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,10 @@ func (e *Entry) describe(s *Snapshot, in *ListInput) {
 	slices.Sort(e.Missing)
 }
 
-func profileNames(in *ListInput) ([]string, error) {
+// Names lists the ids of the profiles there are: the user's own, then the bundled
+// ones that none of them hides. Either may be absent. Plain files and drafts are
+// no profiles.
+func Names(bundled fs.FS, configDir string) ([]string, error) {
 	var names []string
 	add := func(entries []fs.DirEntry) {
 		for _, e := range entries {
@@ -87,15 +90,15 @@ func profileNames(in *ListInput) ([]string, error) {
 			}
 		}
 	}
-	if in.ConfigDir != "" {
-		entries, err := os.ReadDir(filepath.Join(in.ConfigDir, "profiles"))
+	if configDir != "" {
+		entries, err := os.ReadDir(filepath.Join(configDir, "profiles"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, core.Errorf(core.KindOS, "reading your profiles: %w", err)
 		}
 		add(entries)
 	}
-	if in.Bundled != nil {
-		entries, err := fs.ReadDir(in.Bundled, ".")
+	if bundled != nil {
+		entries, err := fs.ReadDir(bundled, ".")
 		if err != nil {
 			return nil, core.Errorf(core.KindOS, "reading the bundled profiles: %w", err)
 		}
