@@ -108,8 +108,8 @@ func Names(bundled fs.FS, configDir string) ([]string, error) {
 }
 
 // Clone copies a profile into the user's configuration under a new id, and
-// returns its folder. Nothing that is there is overwritten, and a copy that was
-// cut short leaves nothing.
+// returns its folder. Nothing that is there is overwritten, and the folder appears
+// whole or not at all.
 func Clone(in *CompileInput, newID string) (dir string, err error) {
 	if !core.ValidID(newID) {
 		return "", core.Errorf(core.KindValue, "%q can't be the id of a profile", newID).WithRemedy("use a-z, 0-9, - and _")
@@ -127,9 +127,9 @@ func Clone(in *CompileInput, newID string) (dir string, err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return "", core.Errorf(core.KindValue, "there is a profile %s already", dir).WithRemedy("choose another id, or remove it first")
 	}
-	draft, err := os.MkdirTemp(all, ".new-")
+	draft, err := newDraft(all)
 	if err != nil {
-		return "", core.Errorf(core.KindOS, "copying profile %s: %w", in.Name, err)
+		return "", err
 	}
 	defer os.RemoveAll(draft)
 	if err := f.copyTo(draft, newID); err != nil {

@@ -116,9 +116,9 @@ func (s *Snapshot) Save(stateDir string) error {
 	if err := folders.MakeDir(all); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(all, "new-")
+	dir, err := newDraft(all)
 	if err != nil {
-		return core.Errorf(core.KindOS, "keeping a snapshot: %w", err)
+		return err
 	}
 	defer os.RemoveAll(dir) // what was renamed is not there any more
 	if err := s.write(dir); err != nil {
