@@ -129,6 +129,7 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 			ProfileWrite: permissions("write", agent.Network, outermost(spec.Deny)),
 		},
 		MCPServers: servers(spec),
+		Projects:   map[string]project{spec.Workspace: {TrustLevel: untrusted}},
 		Analytics:  map[string]bool{"enabled": false},
 		Feedback:   map[string]bool{"enabled": false},
 		History:    map[string]string{"persistence": "none"},

@@ -72,7 +72,6 @@ type Home struct {
 	PermissionProfile string            // to send as "permissions" with every thread
 	CatalogPath       string            // empty: Codex knows the model itself
 	CatalogSHA256     string            // hex
-	ConfigSHA256      string            // hex; of config.toml less its [projects], which Codex itself extends
 	SkillPath         string            // empty: the role does not delegate
 	SkillSHA256       string            // hex
 	NativeAgentFiles  map[string]string // native agent -> path of its role file
@@ -125,12 +124,6 @@ func Write(spec *Spec) (*Home, error) {
 		return nil, err
 	}
 	files = append(files, roles...)
-	untrusting, err := encode(cfg)
-	if err != nil {
-		return nil, err
-	}
-	home.ConfigSHA256 = digest(untrusting)
-	cfg.Projects = map[string]project{spec.Workspace: {TrustLevel: untrusted}}
 	text, err := encode(cfg)
 	if err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func TestHybridHome(t *testing.T) {
 
 	wantHome := &codexhome.Home{
 		Dir: spec.Dir, Model: "scripted", ModelProvider: codexhome.Provider, PermissionProfile: codexhome.ProfileRead,
-		CatalogPath: filepath.Join(spec.Dir, "models.json"), CatalogSHA256: home.CatalogSHA256, ConfigSHA256: home.ConfigSHA256,
+		CatalogPath: filepath.Join(spec.Dir, "models.json"), CatalogSHA256: home.CatalogSHA256,
 		SkillPath: skill, SkillSHA256: home.SkillSHA256,
 		NativeAgentFiles:  map[string]string{"scout": filepath.Join(spec.Dir, "agents", "scout.toml")},
 		NativeAgentSHA256: home.NativeAgentSHA256,
