@@ -119,25 +119,20 @@ func (c *compiler) advise() {
 		if a.Unsafe {
 			c.warn("has no sandbox: it is the operator, with all of the operator's files", "use workspace-write where that will do", "agents", id, "unsafe")
 		}
-		if a.Backends != nil && len(a.Backends) == 0 && id != c.out.RootAgent {
+		if len(a.Backends) == 0 && id != c.out.RootAgent {
 			c.warn("nobody can spawn it: it has no backends", "give it backends = [\"mcp\"], or remove it", "agents", id)
 		}
 	}
 	c.adviseSecrets()
 	c.adviseLayers()
-	for _, p := range c.warnings.List {
-		if !slices.Contains(c.out.Warnings, p.Wrong) && p.File != "" && strings.HasPrefix(p.Wrong, noteMark) {
-			c.out.Warnings = append(c.out.Warnings, strings.TrimPrefix(p.Wrong, noteMark))
-		}
-	}
-	for i := range c.warnings.List {
-		c.warnings.List[i].Wrong = strings.TrimPrefix(c.warnings.List[i].Wrong, noteMark)
-	}
 }
 
-// noteMark begins a warning that is also kept in the snapshot: every session of
-// the team tells it.
-const noteMark = "\x00"
+// note is a warning that is also kept in the snapshot: every session of the team
+// tells it.
+func (c *compiler) note(wrong, right string, path ...string) {
+	c.warn(wrong, right, path...)
+	c.out.Warnings = append(c.out.Warnings, wrong)
+}
 
 // adviseSecrets names the agents whose engines are given secrets, the exception
 // to "keys stay in the gateway".
@@ -147,11 +142,11 @@ func (c *compiler) adviseSecrets() {
 		a := c.out.Agents[id]
 		r := c.out.Routes[a.Route]
 		if names := c.out.directSecrets(a); len(names) > 0 {
-			c.warn(noteMark+fmt.Sprintf("the engine of agent %s is given %s, because Codex reaches route %s by itself", id, strings.Join(names, ", "), r.ID),
+			c.note(fmt.Sprintf("the engine of agent %s is given %s, because Codex reaches route %s by itself", id, strings.Join(names, ", "), r.ID),
 				"a route through the gateway keeps its keys there", "agents", id, "model")
 		}
 		if names := c.out.toolSecrets(id); len(names) > 0 {
-			c.warn(noteMark+fmt.Sprintf("tool MCP credentials %s enter the Codex process of agent %s, which its native agents share", strings.Join(names, ", "), id),
+			c.note(fmt.Sprintf("tool MCP credentials %s enter the Codex process of agent %s, which its native agents share", strings.Join(names, ", "), id),
 				"grant a server only to those who need it", "agents", id, "tool_mcp_servers")
 		}
 		login = login || r.Driver == DriverCodexLogin
