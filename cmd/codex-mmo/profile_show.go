@@ -42,7 +42,7 @@ func (a *app) profileShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			routes := snap.Availability(p.has, p.loggedIn, nil)
+			routes := snap.Availability(p.keys.Has, p.loggedIn, nil)
 			if a.json {
 				return a.printJSON(map[string]any{"from": p.origin(name), "snapshot_hash": snap.Hash, "snapshot": snap, "route_availability": routes})
 			}

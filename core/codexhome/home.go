@@ -160,7 +160,7 @@ func (s *Spec) home(agent profile.Agent, model profile.Model) *Home {
 	case profile.DriverCodexLogin:
 		h.ModelProvider, h.CatalogPath = LoginProvider, ""
 		if s.CopyLogin {
-			h.Warnings = append(h.Warnings, copiedLogin)
+			h.Warnings = append(h.Warnings, profile.LoginNote(profile.AuthCopy))
 		}
 	case profile.DriverCodexCustom:
 		h.ModelProvider, h.DirectHeaderEnvs = DirectProvider, sortedValues(route.EnvHTTPHeaders)

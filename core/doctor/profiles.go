@@ -45,16 +45,15 @@ func (p *patient) profiles(ctx context.Context) outcome {
 
 // judgeLogin tells how homes get the operator's ChatGPT login.
 func (p *patient) judgeLogin() Finding {
-	dir := codexhome.OperatorHome(p.Getenv)
-	switch {
-	case !codexhome.LoggedIn(p.Getenv):
+	if !codexhome.LoggedIn(p.Getenv) {
 		return finding(groupProfiles, "ChatGPT login", OK, "there is none; only the routes of a ChatGPT plan need one")
-	case p.ground().settings.AuthLinkMode == profile.AuthCopy:
-		f := finding(groupProfiles, "ChatGPT login", Warning, fmt.Sprintf("that of %s is copied into homes, as auth_link_mode says; a refresh token is good for one use, so that a copy that is refreshed logs the others out", dir))
-		f.Remedy = `set auth_link_mode = "shared" in settings.toml`
-		return f
 	}
-	return finding(groupProfiles, "ChatGPT login", OK, fmt.Sprintf("homes share that of %s by a link; nothing is copied", dir))
+	mode := p.ground().settings.AuthLinkMode
+	f := finding(groupProfiles, "ChatGPT login", OK, codexhome.OperatorHome(p.Getenv)+": "+profile.LoginNote(mode))
+	if mode == profile.AuthCopy {
+		f.Verdict, f.Remedy = Warning, `set auth_link_mode = "shared" in settings.toml`
+	}
+	return f
 }
 
 // needs decides about routes by what there is of keys and logins.
@@ -79,11 +78,7 @@ func (n *needs) judge(ctx context.Context, name string, in profile.CompileInput,
 
 // lacking maps the agents whose route can't be used to why.
 func (n *needs) lacking(s *profile.Snapshot) map[string]string {
-	has := func(name string) bool {
-		_, ok := n.keys.Lookup(name)
-		return ok
-	}
-	routes, lacking := s.Availability(has, n.login, nil), map[string]string{}
+	routes, lacking := s.Availability(n.keys.Has, n.login, nil), map[string]string{}
 	for id, a := range s.Agents {
 		if r := routes[a.Route]; !r.Available {
 			lacking[id] = r.Reason

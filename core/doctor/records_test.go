@@ -223,14 +223,14 @@ func TestProfiles(t *testing.T) {
 		if len(named) != 2 || named[1].Check != name {
 			t.Fatalf("profiles = %+v, want the login and the named profile alone", named)
 		}
-		assert(t, named[0], OK, "share that of "+login+" by a link", "")
+		assert(t, named[0], OK, login+": homes share the ChatGPT login by a link", "")
 		assert(t, named[1], Failed, reason, "")
 	}
 	if err := os.WriteFile(filepath.Join(place.Config, "settings.toml"), []byte("auth_link_mode = \"copy\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p = newPatient(p.Input)
-	assert(t, p.judgeLogin(), Warning, "is copied into homes", "shared")
+	assert(t, p.judgeLogin(), Warning, "homes have copies of the ChatGPT login", "shared")
 	p.Profile, p.ground = "", noGround
 	last := p.profiles(t.Context()).findings
 	assert(t, last[len(last)-1], Warning, "needs the folders", "again")

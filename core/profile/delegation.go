@@ -152,8 +152,7 @@ func (c *compiler) adviseSecrets() {
 		login = login || r.Driver == DriverCodexLogin
 	}
 	if login {
-		c.warn("uses the operator's ChatGPT login: homes share it by a link, so that its single-use refresh tokens stay good",
-			"auth_link_mode = \"copy\" in settings.toml copies it instead, at the risk of logging you out")
+		c.warn("uses the operator's ChatGPT login", "auth_link_mode in settings.toml says how homes get it")
 	}
 }
 
