@@ -159,6 +159,23 @@ func TestPrices(t *testing.T) {
 	}
 }
 
+// TestLayerIsWrong: what is wrong with a layer is told once, at its place.
+func TestLayerIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct{ folder, text, want string }{
+		"old catalogue":    {"catalog.d", "schema_version = 1\n", ":1: schema_version: must be there, and 2; schema_version = 2"},
+		"no version":       {"catalog.d", "\n[resources.shared]\nmax_active = 2\n", ":1: schema_version: must be there, and 2; schema_version = 2"},
+		"no TOML":          {"catalog.d", "schema_version = 2\n[\n", ":2: invalid character at start of key"},
+		"old tool servers": {"tool-mcp.d", "schema_version = 3\n", ":1: schema_version: must be there, and 2; schema_version = 2"},
+	} {
+		config := testkit.PrivateDir(t)
+		put(t, config, tc.folder+"/x.toml", tc.text)
+		report, err := profile.Check(t.Context(), &profile.CompileInput{Name: "team", Bundled: layered(), ConfigDir: config})
+		if err != nil || len(report.Problems) != 1 || !strings.HasPrefix(report.Problems[0].String(), filepath.Join(config, tc.folder, "x.toml")+tc.want) {
+			t.Errorf("%s: %v, %v, want one problem, %q", name, report, err, tc.want)
+		}
+	}
+}
+
 // A layer that sends a key to another host is told, with the host.
 func TestRedirectedRoute(t *testing.T) {
 	config := testkit.PrivateDir(t)

@@ -89,7 +89,7 @@ func parse(file string, data []byte, problems *Problems) *tree {
 			p.Key = strings.Join(invalid.Key(), ".")
 		}
 		problems.add(p)
-		return &tree{origin: Origin{File: file, Line: 1}, keys: map[string]*tree{}}
+		return empty(file) // what it lacks is no other problem
 	}
 	return build(values, Origin{File: file, Line: 1}, lines(data), nil)
 }
