@@ -41,7 +41,7 @@ func (a *app) profileListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := profile.List(cmd.Context(), &profile.ListInput{Bundled: profiles.FS, ConfigDir: p.config, Has: p.keys.Has, Login: p.loggedIn})
+			list, err := profile.List(cmd.Context(), profiles.FS, p.config)
 			if err != nil {
 				return err
 			}

@@ -167,7 +167,7 @@ func (c *compiler) loadCatalog() error {
 		switch {
 		case err == nil:
 			c.bundled = parse("bundled:catalog.toml", data, &c.problems)
-			c.catalog.over(parse("bundled:catalog.toml", data, &c.problems))
+			c.catalog.over(c.bundled)
 		case core.KindOf(err) != core.KindNotFound:
 			return err
 		}

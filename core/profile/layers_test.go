@@ -424,7 +424,7 @@ func TestClone(t *testing.T) {
 		t.Errorf("a clone outside: %v, want a ValueError", err)
 	}
 	put(t, config, "profiles/broken/profile.toml", "x = 1\n")
-	list, err := profile.List(t.Context(), &profile.ListInput{Bundled: layered(), ConfigDir: config, Has: func(string) bool { return false }})
+	list, err := profile.List(t.Context(), layered(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -432,11 +432,10 @@ func TestClone(t *testing.T) {
 		list[i].Snapshot = nil
 	}
 	order := []string{"zoe", "worker", "auditor"}
-	missing := []string{"remote: missing credential EXAMPLE_API_KEY"}
 	want := []profile.Entry{
 		{ID: "broken", Origin: filepath.Join(config, "profiles", "broken"), Problems: 6},
-		{ID: "my-team", Origin: dir, Description: "A team.", Agents: order, Missing: missing},
-		{ID: "team", Origin: "bundled", Description: "A team.", Agents: order, Missing: missing},
+		{ID: "my-team", Origin: dir, Description: "A team.", Agents: order},
+		{ID: "team", Origin: "bundled", Description: "A team.", Agents: order},
 	}
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Errorf("List (-want +got):\n%s", diff)

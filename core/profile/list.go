@@ -19,39 +19,30 @@ type Entry struct {
 	Origin      string   `json:"origin"` // bundled, or the path of its folder
 	Description string   `json:"description,omitempty"`
 	Active      bool     `json:"active"`
-	Problems    int      `json:"problems"`          // that keep it from being used
-	Agents      []string `json:"agents,omitempty"`  // in the order of the team
-	Missing     []string `json:"missing,omitempty"` // route: why it can't be used
+	Problems    int      `json:"problems"`         // that keep it from being used
+	Agents      []string `json:"agents,omitempty"` // in the order of the team
 
 	Snapshot *Snapshot `json:"-"` // nil when there are problems
 }
 
-// ListInput says where to look for profiles, and what decides about routes.
-type ListInput struct {
-	Bundled   fs.FS
-	ConfigDir string
-	Has       func(secret string) bool
-	Login     bool
-}
-
 // List looks at every profile there is: the user's own, then the bundled ones
-// that none of them hides.
-func List(ctx context.Context, in *ListInput) ([]Entry, error) {
-	settings, err := LoadSettings(in.ConfigDir)
+// that none of them hides. Either may be absent, as in Names.
+func List(ctx context.Context, bundled fs.FS, configDir string) ([]Entry, error) {
+	settings, err := LoadSettings(configDir)
 	if err != nil {
 		return nil, err
 	}
-	names, err := Names(in.Bundled, in.ConfigDir)
+	names, err := Names(bundled, configDir)
 	if err != nil {
 		return nil, err
 	}
 	var entries []Entry
 	for _, name := range names {
 		e := Entry{ID: name, Origin: "bundled", Active: name == settings.Profile}
-		if _, err := os.Lstat(filepath.Join(in.ConfigDir, "profiles", name)); err == nil && in.ConfigDir != "" {
-			e.Origin = filepath.Join(in.ConfigDir, "profiles", name)
+		if _, err := os.Lstat(filepath.Join(configDir, "profiles", name)); err == nil && configDir != "" {
+			e.Origin = filepath.Join(configDir, "profiles", name)
 		}
-		report, err := Check(ctx, &CompileInput{Name: name, Bundled: in.Bundled, ConfigDir: in.ConfigDir})
+		report, err := Check(ctx, &CompileInput{Name: name, Bundled: bundled, ConfigDir: configDir})
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -60,22 +51,11 @@ func List(ctx context.Context, in *ListInput) ([]Entry, error) {
 		case report.Snapshot == nil:
 			e.Problems = len(report.Problems)
 		default:
-			e.describe(report.Snapshot, in)
+			e.Snapshot, e.Description, e.Agents = report.Snapshot, report.Snapshot.Description, report.Snapshot.Order
 		}
 		entries = append(entries, e)
 	}
 	return entries, nil
-}
-
-func (e *Entry) describe(s *Snapshot, in *ListInput) {
-	e.Snapshot, e.Description, e.Agents = s, s.Description, s.Order
-	routes := s.Availability(in.Has, in.Login, nil)
-	for id, r := range routes {
-		if !r.Available {
-			e.Missing = append(e.Missing, id+": "+r.Reason)
-		}
-	}
-	slices.Sort(e.Missing)
 }
 
 // Names lists the ids of the profiles there are: the user's own, then the bundled
