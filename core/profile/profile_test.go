@@ -166,7 +166,12 @@ func TestHashes(t *testing.T) {
 		"instructions": {"catalog.toml", "Be big.", "Be bigger.", false},
 		"script":       {"s.script", "m-big", "m-bigger", true},
 		"upstream":     {"catalog.toml", "vendor/big", "vendor/huge", true},
-		"route name":   {"catalog.toml", `"Scripted"`, `"Written"`, true},
+		"modalities":   {"catalog.toml", `["text", "image"]`, `["text"]`, true},
+		"price":        {"catalog.toml", `base_instructions = "Be big."`, "base_instructions = \"Be big.\"\nprice = { input = 1, output = 2 }", true},
+		"header":       {"catalog.toml", `driver = "offline"`, "driver = \"offline\"\nenv_http_headers = { \"X-A\" = \"A_KEY\" }", true},
+		"route name":   {"catalog.toml", `"Scripted"`, `"Written"`, false},
+		"operator":     {"catalog.toml", `driver = "offline"`, "driver = \"offline\"\napi_operator = \"us\"", false},
+		"resource":     {"catalog.toml", "\n[models.m-big]", "resource = \"x\"\n[resources.x]\nmax_active = 1\n[models.m-big]", false},
 	} {
 		fsys := files()
 		edit(t, fsys, tc.file, tc.from, tc.to)
