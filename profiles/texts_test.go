@@ -2,6 +2,7 @@ package profiles_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"unicode/utf8"
 
 	"github.com/codex-mmo/codex-mmo/core/profile"
@@ -254,37 +256,63 @@ func TestReadmes(t *testing.T) {
 	}
 }
 
-var notInSlug = regexp.MustCompile(`[^a-z0-9]+`)
+var (
+	notInSlug  = regexp.MustCompile(`[^a-z0-9]+`)
+	modelTable = regexp.MustCompile(`(?m)^\[models\.([^].]+)]$`)
+)
+
+// wholeCatalogue compiles a team that has an agent on every model there is.
+func wholeCatalogue(t *testing.T) *profile.Snapshot {
+	t.Helper()
+	catalogue := read(t, "catalog.toml")
+	team := "schema_version = 2\nid = \"all\"\nversion = \"1\"\nroot_agent = \"a0\"\n"
+	keys := modelTable.FindAllStringSubmatch(catalogue, -1)
+	for i, key := range keys {
+		team += fmt.Sprintf("[agents.a%d]\nmodel = %q\ndescription = \"One.\"\nguidance = \"a.md\"\n", i, key[1])
+	}
+	s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "all", Bundled: fstest.MapFS{
+		"catalog.toml": {Data: []byte(catalogue)}, "all/profile.toml": {Data: []byte(team)}, "all/a.md": {Data: []byte("# One\n")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(catalogue, "\nupstream_id ="); n == 0 || len(s.Models) != n || len(s.Routes) != strings.Count(catalogue, "\ndriver =") {
+		t.Fatalf("%d models and %d routes were compiled, want all of the catalogue: %d models", len(s.Models), len(s.Routes), n)
+	}
+	return s
+}
 
 // TestCatalogue: what the bundled catalogue says is complete and sane: keys tell
-// route and model, providers are reached over TLS, a price has its day, and
-// whoever bills by the token has a capacity.
+// route and model, providers are reached over TLS with a key, a price has its day,
+// and whoever bills by the token has a capacity.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	day := regexp.MustCompile(`^2026-\d\d-\d\d$`)
-	for _, id := range teams(t) {
-		s := compile(t, id)
-		for key, m := range s.Models {
-			if want := m.Route + "__" + strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(m.UpstreamID), "_"), "_"); key != want {
-				t.Errorf("model %s should be called %s", key, want)
-			}
-			if m.Price != nil && (!day.MatchString(m.Price.AsOf) || m.Price.Input == nil || m.Price.Output == nil || *m.Price.Input < 0 || *m.Price.Output < *m.Price.Input) {
-				t.Errorf("model %s has the price %+v", key, m.Price)
-			}
-			if route := s.Routes[m.Route]; m.Price != nil && route.BillingMode == profile.BillingSubscription {
-				t.Errorf("model %s has a price, and its route is paid by the month", key)
-			}
+	s := wholeCatalogue(t)
+	for key, m := range s.Models {
+		if want := m.Route + "__" + strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(m.UpstreamID), "_"), "_"); key != want {
+			t.Errorf("model %s should be called %s", key, want)
 		}
-		for name, r := range s.Routes {
-			if r.Direct() {
-				if r.BaseURL != "" || r.CredentialEnv != "" {
-					t.Errorf("route %s needs no %q and no %q", name, r.BaseURL, r.CredentialEnv)
-				}
-				continue
+		if m.Price != nil && (!day.MatchString(m.Price.AsOf) || m.Price.Input == nil || m.Price.Output == nil || *m.Price.Input < 0 || *m.Price.Output < *m.Price.Input) {
+			t.Errorf("model %s has the price %+v", key, m.Price)
+		}
+		if route := s.Routes[m.Route]; m.Price != nil && route.BillingMode != profile.BillingAPI {
+			t.Errorf("model %s has a price, and its route is paid by the month or not at all", key)
+		}
+	}
+	for name, r := range s.Routes {
+		capacity := s.Resources[r.Resource].MaxActive
+		switch {
+		case r.Direct():
+			if r.BaseURL != "" || r.CredentialEnv != "" {
+				t.Errorf("route %s needs no %q and no %q", name, r.BaseURL, r.CredentialEnv)
 			}
-			if !strings.HasPrefix(r.BaseURL, "https://") || r.CredentialEnv == "" || s.Resources[r.Resource].MaxActive < 1 {
-				t.Errorf("route %s is reached at %q with %q, capacity %q", name, r.BaseURL, r.CredentialEnv, r.Resource)
+		case r.BillingMode == profile.BillingLocal:
+			if !strings.HasPrefix(r.BaseURL, "http://127.0.0.1:") || r.CredentialEnv != "" || capacity < 1 {
+				t.Errorf("route %s is reached at %q with %q, capacity %d", name, r.BaseURL, r.CredentialEnv, capacity)
 			}
+		case !strings.HasPrefix(r.BaseURL, "https://") || r.CredentialEnv == "" || capacity < 1:
+			t.Errorf("route %s is reached at %q with %q, capacity %d", name, r.BaseURL, r.CredentialEnv, capacity)
 		}
 	}
 }
