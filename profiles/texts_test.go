@@ -170,7 +170,11 @@ func TestTexts(t *testing.T) {
 			t.Errorf("the skill of %s has %d bytes, front matter: %v", id, len(skill), frontMatter.MatchString(skill))
 		}
 		for name, a := range s.Agents {
-			guidance := read(t, id+"/guidance/"+name+".md")
+			text, err := s.Text(a.Guidance)
+			if err != nil {
+				t.Fatal(err)
+			}
+			guidance := string(text)
 			if len(guidance) > longestGuidance || !strings.Contains(guidance, "\n## Always\n") {
 				t.Errorf("the guidance of %s/%s has %d bytes and must have a part Always", id, name, len(guidance))
 			}
