@@ -2,6 +2,7 @@ package profiles_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"unicode/utf8"
 
 	"github.com/codex-mmo/codex-mmo/core/profile"
@@ -168,7 +170,11 @@ func TestTexts(t *testing.T) {
 			t.Errorf("the skill of %s has %d bytes, front matter: %v", id, len(skill), frontMatter.MatchString(skill))
 		}
 		for name, a := range s.Agents {
-			guidance := read(t, id+"/guidance/"+name+".md")
+			text, err := s.Text(a.Guidance)
+			if err != nil {
+				t.Fatal(err)
+			}
+			guidance := string(text)
 			if len(guidance) > longestGuidance || !strings.Contains(guidance, "\n## Always\n") {
 				t.Errorf("the guidance of %s/%s has %d bytes and must have a part Always", id, name, len(guidance))
 			}
@@ -189,6 +195,37 @@ func TestTexts(t *testing.T) {
 				t.Errorf("%s/%s may start agents described in %d characters", id, name, together)
 			}
 		}
+	}
+}
+
+// toolWord is how our tools are called.
+var toolWord = regexp.MustCompile(`\bagents?_[a-z_]+`)
+
+// tools are all that an agent may be offered, in whatever role.
+var tools = []string{
+	"agent_spawn", "agents_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel",
+	"agent_result_accept", "agent_result_reject", "agent_patch_integrate",
+	"agent_inspect", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue", "agent_finalize",
+	"agent_compact", "agent_set_effort", "agent_respond", "agent_detach", "agent_stop",
+}
+
+// TestToolsOfTexts: no agent is told to use a tool that there is not.
+func TestToolsOfTexts(t *testing.T) {
+	t.Parallel()
+	named := 0
+	err := fs.WalkDir(profiles.FS, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || path.Ext(name) != ".md" {
+			return err
+		}
+		for _, word := range toolWord.FindAllString(read(t, name), -1) {
+			if named++; !slices.Contains(tools, word) {
+				t.Errorf("%s names the tool %s, which there is not", name, word)
+			}
+		}
+		return nil
+	})
+	if err != nil || named == 0 {
+		t.Errorf("%d tools are named, %v", named, err)
 	}
 }
 
@@ -223,37 +260,63 @@ func TestReadmes(t *testing.T) {
 	}
 }
 
-var notInSlug = regexp.MustCompile(`[^a-z0-9]+`)
+var (
+	notInSlug  = regexp.MustCompile(`[^a-z0-9]+`)
+	modelTable = regexp.MustCompile(`(?m)^\[models\.([^].]+)]$`)
+)
+
+// wholeCatalogue compiles a team that has an agent on every model there is.
+func wholeCatalogue(t *testing.T) *profile.Snapshot {
+	t.Helper()
+	catalogue := read(t, "catalog.toml")
+	team := "schema_version = 2\nid = \"all\"\nversion = \"1\"\nroot_agent = \"a0\"\n"
+	keys := modelTable.FindAllStringSubmatch(catalogue, -1)
+	for i, key := range keys {
+		team += fmt.Sprintf("[agents.a%d]\nmodel = %q\ndescription = \"One.\"\nguidance = \"a.md\"\n", i, key[1])
+	}
+	s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "all", Bundled: fstest.MapFS{
+		"catalog.toml": {Data: []byte(catalogue)}, "all/profile.toml": {Data: []byte(team)}, "all/a.md": {Data: []byte("# One\n")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(catalogue, "\nupstream_id ="); n == 0 || len(s.Models) != n || len(s.Routes) != strings.Count(catalogue, "\ndriver =") {
+		t.Fatalf("%d models and %d routes were compiled, want all of the catalogue: %d models", len(s.Models), len(s.Routes), n)
+	}
+	return s
+}
 
 // TestCatalogue: what the bundled catalogue says is complete and sane: keys tell
-// route and model, providers are reached over TLS, a price has its day, and
-// whoever bills by the token has a capacity.
+// route and model, providers are reached over TLS with a key, a price has its day,
+// and whoever bills by the token has a capacity.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	day := regexp.MustCompile(`^2026-\d\d-\d\d$`)
-	for _, id := range teams(t) {
-		s := compile(t, id)
-		for key, m := range s.Models {
-			if want := m.Route + "__" + strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(m.UpstreamID), "_"), "_"); key != want {
-				t.Errorf("model %s should be called %s", key, want)
-			}
-			if m.Price != nil && (!day.MatchString(m.Price.AsOf) || m.Price.Input == nil || m.Price.Output == nil || *m.Price.Input < 0 || *m.Price.Output < *m.Price.Input) {
-				t.Errorf("model %s has the price %+v", key, m.Price)
-			}
-			if route := s.Routes[m.Route]; m.Price != nil && route.BillingMode == profile.BillingSubscription {
-				t.Errorf("model %s has a price, and its route is paid by the month", key)
-			}
+	s := wholeCatalogue(t)
+	for key, m := range s.Models {
+		if want := m.Route + "__" + strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(m.UpstreamID), "_"), "_"); key != want {
+			t.Errorf("model %s should be called %s", key, want)
 		}
-		for name, r := range s.Routes {
-			if r.Direct() {
-				if r.BaseURL != "" || r.CredentialEnv != "" {
-					t.Errorf("route %s needs no %q and no %q", name, r.BaseURL, r.CredentialEnv)
-				}
-				continue
+		if m.Price != nil && (!day.MatchString(m.Price.AsOf) || m.Price.Input == nil || m.Price.Output == nil || *m.Price.Input < 0 || *m.Price.Output < *m.Price.Input) {
+			t.Errorf("model %s has the price %+v", key, m.Price)
+		}
+		if route := s.Routes[m.Route]; m.Price != nil && route.BillingMode != profile.BillingAPI {
+			t.Errorf("model %s has a price, and its route is paid by the month or not at all", key)
+		}
+	}
+	for name, r := range s.Routes {
+		capacity := s.Resources[r.Resource].MaxActive
+		switch {
+		case r.Direct():
+			if r.BaseURL != "" || r.CredentialEnv != "" {
+				t.Errorf("route %s needs no %q and no %q", name, r.BaseURL, r.CredentialEnv)
 			}
-			if !strings.HasPrefix(r.BaseURL, "https://") || r.CredentialEnv == "" || s.Resources[r.Resource].MaxActive < 1 {
-				t.Errorf("route %s is reached at %q with %q, capacity %q", name, r.BaseURL, r.CredentialEnv, r.Resource)
+		case r.BillingMode == profile.BillingLocal:
+			if !strings.HasPrefix(r.BaseURL, "http://127.0.0.1:") || r.CredentialEnv != "" || capacity < 1 {
+				t.Errorf("route %s is reached at %q with %q, capacity %d", name, r.BaseURL, r.CredentialEnv, capacity)
 			}
+		case !strings.HasPrefix(r.BaseURL, "https://") || r.CredentialEnv == "" || capacity < 1:
+			t.Errorf("route %s is reached at %q with %q, capacity %d", name, r.BaseURL, r.CredentialEnv, capacity)
 		}
 	}
 }

@@ -115,6 +115,9 @@ func equipped(t *testing.T) *testkit.Place {
 func TestDoctorSandbox(t *testing.T) {
 	t.Parallel()
 	p := equipped(t)
+	if err := errors.Join(os.WriteFile(filepath.Join(p.Home, ".netrc"), []byte("machine\n"), 0o600), os.Mkdir(filepath.Join(p.Home, ".ssh"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	r := runDoctor(t, p, nil, "--sandbox")
 	can := map[string]string{}
 	for _, reach := range r.Sandbox {
@@ -127,6 +130,7 @@ func TestDoctorSandbox(t *testing.T) {
 		"our configuration and credentials": closed,
 		"our sockets":                       closed,
 		"your own Codex and its login":      closed,
+		"your keys":                         " mmo-ro false/false mmo-ro false/false mmo-rw false/false mmo-rw false/false",
 		"the rest of your home":             " mmo-ro true/false mmo-rw true/false",
 		"temporary files":                   " mmo-ro true/false mmo-rw true/false",
 		"network, of roles without it":      closed,

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/profiles"
 )
@@ -43,7 +44,7 @@ type profilePlace struct {
 	config    string // the user's configuration
 	keys      *profile.Credentials
 	keysError error  // why credentials.env can't be used; keys are those of the environment then
-	loginFile string // where Codex keeps the operator's login; empty: nowhere
+	loginHome string // the operator's own CODEX_HOME; empty: nowhere
 	loggedIn  bool
 }
 
@@ -53,25 +54,12 @@ func (a *app) profilePlace() (*profilePlace, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &profilePlace{config: f.Config}
+	p := &profilePlace{config: f.Config, loginHome: codexhome.OperatorHome(a.getenv), loggedIn: codexhome.LoggedIn(a.getenv)}
 	if p.keys, p.keysError = profile.LoadCredentials(f.Config, a.getenv); p.keysError != nil {
 		a.notice("codex-mmo: %s", p.keysError)
 		p.keys = profile.EnvCredentials(a.getenv)
 	}
-	switch codex, home := a.getenv("CODEX_HOME"), a.getenv("HOME"); {
-	case codex != "":
-		p.loginFile = filepath.Join(codex, "auth.json")
-	case home != "":
-		p.loginFile = filepath.Join(home, ".codex", "auth.json")
-	}
-	info, err := os.Stat(p.loginFile)
-	p.loggedIn = err == nil && info.Mode().IsRegular()
 	return p, nil
-}
-
-func (p *profilePlace) has(secret string) bool {
-	_, ok := p.keys.Lookup(secret)
-	return ok
 }
 
 func (p *profilePlace) input(name string) *profile.CompileInput {

@@ -23,7 +23,7 @@ type profileReport struct {
 
 // loginReport says how agents get the operator's ChatGPT login.
 type loginReport struct {
-	Path     string `json:"path"`
+	Path     string `json:"path"` // of auth.json; empty: nowhere
 	LoggedIn bool   `json:"logged_in"`
 	Mode     string `json:"auth_link_mode"`
 	Used     bool   `json:"used"` // by one of the profiles
@@ -53,7 +53,7 @@ func (a *app) profileCheckCmd() *cobra.Command {
 			}
 			names := args
 			if len(names) == 0 {
-				if names, err = p.all(cmd.Context()); err != nil {
+				if names, err = profile.Names(profiles.FS, p.config); err != nil {
 					return err
 				}
 			}
@@ -70,15 +70,6 @@ func (a *app) profileCheckCmd() *cobra.Command {
 			return a.showChecks(reports, p.login(settings, used))
 		},
 	}
-}
-
-// all names every profile there is.
-func (p *profilePlace) all(ctx context.Context) (names []string, err error) {
-	list, err := profile.List(ctx, &profile.ListInput{Bundled: profiles.FS, ConfigDir: p.config, Has: p.has, Login: p.loggedIn})
-	for _, e := range list {
-		names = append(names, e.ID)
-	}
-	return names, err
 }
 
 // check checks profiles, and tells whether one of them uses the ChatGPT login.
@@ -106,17 +97,14 @@ func (p *profilePlace) check(ctx context.Context, names []string) (reports []pro
 	return reports, used, nil
 }
 
-// login says how homes get the operator's login: its refresh tokens are good for
-// one use, so every copy that is refreshed makes the others void.
+// login says how homes get the operator's login.
 func (p *profilePlace) login(settings *profile.Settings, used bool) loginReport {
-	r := loginReport{Path: p.loginFile, LoggedIn: p.loggedIn, Mode: settings.AuthLinkMode, Used: used}
-	switch {
-	case !p.loggedIn:
+	r := loginReport{LoggedIn: p.loggedIn, Mode: settings.AuthLinkMode, Used: used, Note: profile.LoginNote(settings.AuthLinkMode)}
+	if p.loginHome != "" {
+		r.Path = filepath.Join(p.loginHome, "auth.json")
+	}
+	if !p.loggedIn {
 		r.Note = "there is no ChatGPT login; roles on it are left out until you run `codex login`"
-	case settings.AuthLinkMode == profile.AuthCopy:
-		r.Note = "auth_link_mode is \"copy\": each home gets a copy of its own, and the first that refreshes its login makes all others void, yours too; \"shared\" is safe"
-	default:
-		r.Note = "homes share it by a link and never copy it, because a refresh token is good for one use; auth_link_mode in settings.toml"
 	}
 	return r
 }

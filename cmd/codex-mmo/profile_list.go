@@ -41,7 +41,7 @@ func (a *app) profileListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := profile.List(cmd.Context(), &profile.ListInput{Bundled: profiles.FS, ConfigDir: p.config, Has: p.has, Login: p.loggedIn})
+			list, err := profile.List(cmd.Context(), profiles.FS, p.config)
 			if err != nil {
 				return err
 			}
@@ -63,7 +63,7 @@ func (p *profilePlace) row(e profile.Entry) profileRow {
 	if e.Snapshot == nil {
 		return row
 	}
-	routes := e.Snapshot.Availability(p.has, p.loggedIn, nil)
+	routes := e.Snapshot.Availability(p.keys.Has, p.loggedIn, nil)
 	row.State = profileReady
 	for id, agent := range e.Snapshot.Agents {
 		if r := routes[agent.Route]; !r.Available {
@@ -118,7 +118,7 @@ func (p *profilePlace) lacks(r profileRow) string {
 // missing names what a route lacks, in the fewest words; the reason where it
 // lacks nothing that has a name.
 func (p *profilePlace) missing(s *profile.Snapshot, route, reason string) string {
-	secrets := slices.DeleteFunc(slices.Clone(s.RouteSecrets(route)), p.has)
+	secrets := slices.DeleteFunc(slices.Clone(s.RouteSecrets(route)), p.keys.Has)
 	switch {
 	case len(secrets) > 0:
 		return strings.Join(secrets, ", ")

@@ -42,7 +42,7 @@ func (a *app) profileShowCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			routes := snap.Availability(p.has, p.loggedIn, nil)
+			routes := snap.Availability(p.keys.Has, p.loggedIn, nil)
 			if a.json {
 				return a.printJSON(map[string]any{"from": p.origin(name), "snapshot_hash": snap.Hash, "snapshot": snap, "route_availability": routes})
 			}
@@ -141,7 +141,7 @@ func priceRows(s *profile.Snapshot) (rows [][]string) {
 	for _, key := range slices.Sorted(maps.Keys(s.Models)) {
 		m := s.Models[key]
 		none := "unknown"
-		if mode := s.Routes[m.Route].BillingMode; mode == profile.BillingSubscription || mode == profile.BillingScripted {
+		if s.Routes[m.Route].BillingMode == profile.BillingSubscription || m.Price == nil && !s.Unpriced(key) {
 			none = "-"
 		}
 		price := m.Price

@@ -85,10 +85,9 @@ func resolved(path string) string {
 func outermost(paths []string) []string {
 	var kept []string
 	for _, path := range slices.Sorted(slices.Values(paths)) {
-		if n := len(kept); n > 0 && (path == kept[n-1] || strings.HasPrefix(path, kept[n-1]+"/")) {
-			continue
+		if !slices.ContainsFunc(kept, func(outer string) bool { return path == outer || strings.HasPrefix(path, outer+"/") }) {
+			kept = append(kept, path)
 		}
-		kept = append(kept, path)
 	}
 	return kept
 }

@@ -129,6 +129,7 @@ func newConfig(spec *Spec, agent profile.Agent, model profile.Model, home *Home)
 			ProfileWrite: permissions("write", agent.Network, outermost(spec.Deny)),
 		},
 		MCPServers: servers(spec),
+		Projects:   map[string]project{spec.Workspace: {TrustLevel: untrusted}},
 		Analytics:  map[string]bool{"enabled": false},
 		Feedback:   map[string]bool{"enabled": false},
 		History:    map[string]string{"persistence": "none"},
@@ -163,9 +164,23 @@ func providers(spec *Spec, model profile.Model) map[string]provider {
 	}}
 }
 
-// hasNatives reports whether the role may have subagents inside its engine: not
-// in a session whose isolation is in doubt.
-func (s *Spec) hasNatives() bool { return !s.Tainted && len(s.Snapshot.NativeAgents(s.Agent)) > 0 }
+// nativeAgents lists the role's subagents inside its engine: none in a session
+// whose isolation is in doubt.
+func (s *Spec) nativeAgents() []string { return nativesOf(s.Snapshot, s.Agent, s.Tainted) }
+
+func (s *Spec) hasNatives() bool { return len(s.nativeAgents()) > 0 }
+
+func nativesOf(snap *profile.Snapshot, agent string, tainted bool) []string {
+	if tainted {
+		return nil
+	}
+	return snap.NativeAgents(agent)
+}
+
+// toolServers lists the tool servers of an agent's engine.
+func toolServers(snap *profile.Snapshot, agent string, tainted bool) []string {
+	return snap.ToolServersOf(append(nativesOf(snap, agent, tainted), agent)...)
+}
 
 func skillsOf(home *Home, enabled bool) skills {
 	s := skills{Bundled: map[string]bool{"enabled": false}}

@@ -9,10 +9,11 @@ import (
 
 // Secrets returns the secrets that an agent's engine is given in its
 // environment, by name: those of a route that it reaches by itself, and those of
-// the tool servers that it starts. A secret that is not there is left out, which
+// the tool servers that it starts; those of its native agents too, unless the
+// session is tainted and has none. A secret that is not there is left out, which
 // makes its route or server unavailable and nothing else. A value that can't be
 // sent is refused.
-func Secrets(snap *profile.Snapshot, agent string, lookup func(name string) (string, bool)) (map[string]string, error) {
+func Secrets(snap *profile.Snapshot, agent string, tainted bool, lookup func(name string) (string, bool)) (map[string]string, error) {
 	set := map[string]string{}
 	give := func(name, use string) error {
 		value, ok := lookup(name)
@@ -34,7 +35,7 @@ func Secrets(snap *profile.Snapshot, agent string, lookup func(name string) (str
 			}
 		}
 	}
-	for _, id := range snap.EngineToolServers(agent) {
+	for _, id := range toolServers(snap, agent, tainted) {
 		server := snap.ToolServers[id]
 		for _, name := range server.EnvVars {
 			if err := give(name, profile.UseTool); err != nil {

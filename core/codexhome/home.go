@@ -72,7 +72,6 @@ type Home struct {
 	PermissionProfile string            // to send as "permissions" with every thread
 	CatalogPath       string            // empty: Codex knows the model itself
 	CatalogSHA256     string            // hex
-	ConfigSHA256      string            // hex; of config.toml less its [projects], which Codex itself extends
 	SkillPath         string            // empty: the role does not delegate
 	SkillSHA256       string            // hex
 	NativeAgentFiles  map[string]string // native agent -> path of its role file
@@ -125,12 +124,6 @@ func Write(spec *Spec) (*Home, error) {
 		return nil, err
 	}
 	files = append(files, roles...)
-	untrusting, err := encode(cfg)
-	if err != nil {
-		return nil, err
-	}
-	home.ConfigSHA256 = digest(untrusting)
-	cfg.Projects = map[string]project{spec.Workspace: {TrustLevel: untrusted}}
 	text, err := encode(cfg)
 	if err != nil {
 		return nil, err
@@ -167,16 +160,16 @@ func (s *Spec) home(agent profile.Agent, model profile.Model) *Home {
 	case profile.DriverCodexLogin:
 		h.ModelProvider, h.CatalogPath = LoginProvider, ""
 		if s.CopyLogin {
-			h.Warnings = append(h.Warnings, copiedLogin)
+			h.Warnings = append(h.Warnings, profile.LoginNote(profile.AuthCopy))
 		}
 	case profile.DriverCodexCustom:
 		h.ModelProvider, h.DirectHeaderEnvs = DirectProvider, sortedValues(route.EnvHTTPHeaders)
 	}
 	h.Model = modelName(model, h.ModelProvider)
-	if s.Snapshot.Skill != "" && s.delegates(s.Agent) {
+	if s.Snapshot.Skill != "" && s.delegates() {
 		h.SkillPath = filepath.Join(s.Dir, "skills", SkillName, "SKILL.md")
 	}
-	for _, id := range s.Snapshot.EngineToolServers(s.Agent) {
+	for _, id := range toolServers(s.Snapshot, s.Agent, s.Tainted) {
 		t := s.Snapshot.ToolServers[id]
 		h.ToolEnvs = append(h.ToolEnvs, t.EnvVars...)
 		if t.BearerTokenEnvVar != "" {
@@ -199,16 +192,16 @@ func withSkill(guidance, skill []byte) []byte {
 	return slices.Concat(bytes.TrimRight(guidance, "\n"), []byte("\n\n"), bytes.TrimLeft(skill, "\n"))
 }
 
-// delegates reports whether a role has anybody to delegate to, as jobs or as
+// delegates reports whether the role has anybody to delegate to, as jobs or as
 // native agents. The root always is told how its team works.
-func (s *Spec) delegates(agent string) bool {
-	return agent == s.Snapshot.RootAgent || s.Snapshot.CanDelegate(agent) || len(s.Snapshot.NativeAgents(agent)) > 0
+func (s *Spec) delegates() bool {
+	return s.Agent == s.Snapshot.RootAgent || s.Snapshot.CanDelegate(s.Agent) || s.hasNatives()
 }
 
 // models lists the models of a role and of its native agents.
 func (s *Spec) models(agent profile.Agent) []profile.Model {
 	list := []profile.Model{s.Snapshot.Models[agent.Model]}
-	for _, id := range s.Snapshot.NativeAgents(s.Agent) {
+	for _, id := range s.nativeAgents() {
 		m := s.Snapshot.Models[s.Snapshot.Agents[id].Model]
 		if !slices.ContainsFunc(list, func(have profile.Model) bool { return have.Key == m.Key }) {
 			list = append(list, m)

@@ -184,21 +184,6 @@ func TestWriteRestores(t *testing.T) {
 	}
 }
 
-// A file of the home changes its digest; trust entries do not count.
-func TestDigests(t *testing.T) {
-	place := testkit.NewPlace(t)
-	spec := specOf(place, team(profile.ReadOnly), "reader")
-	first := write(t, spec)
-	spec.Workspace = filepath.Join(place.Dir, "elsewhere")
-	if moved := write(t, spec); moved.ConfigSHA256 != first.ConfigSHA256 {
-		t.Error("another workspace changed ConfigSHA256, want the same: it is a trust entry alone")
-	}
-	spec.GatewayURL = "http://127.0.0.1:4712/v1"
-	if moved := write(t, spec); moved.ConfigSHA256 == first.ConfigSHA256 {
-		t.Error("another gateway left ConfigSHA256 as it was")
-	}
-}
-
 func TestWriteRefuses(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*codexhome.Spec)

@@ -13,10 +13,6 @@ import (
 // maxLogin is the largest auth.json that is copied, in bytes.
 const maxLogin = 1 << 20
 
-// copiedLogin warns of a copy.
-const copiedLogin = "the home has a copy of the ChatGPT login: a refresh token is good for one use, so that Codex refreshing the copy logs " +
-	"the operator out; auth_link_mode = \"shared\" links to it instead"
-
 // login gives a home on a ChatGPT route the operator's login: by a link, so
 // that a refreshed one reaches every home (refresh tokens are good for one use),
 // or as a copy when the operator wants that. A home on another route has none.

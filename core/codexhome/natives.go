@@ -3,7 +3,6 @@ package codexhome
 import (
 	"bytes"
 	"path/filepath"
-	"slices"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -24,9 +23,6 @@ type roleFile struct {
 	Skills                skills               `toml:"skills"`
 }
 
-// agentKeys are the keys of Codex's [agents] that stand beside the roles.
-var agentKeys = []string{"enabled", "max_threads", "max_depth", "interrupt_message", "default_subagent_model"}
-
 // natives makes the role files of the agents that run inside the role's engine,
 // and names them in the configuration.
 func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
@@ -36,10 +32,7 @@ func (s *Spec) natives(home *Home, cfg *config) (files []file, err error) {
 	if c := s.Snapshot.Coordination; c.NativeNestedDelegation {
 		cfg.Agents["max_depth"] = c.MaxDepth // Codex's own is 1: no natives of natives
 	}
-	for _, id := range s.Snapshot.NativeAgents(s.Agent) {
-		if slices.Contains(agentKeys, id) {
-			return nil, core.Errorf(core.KindValue, "native agent %q has the name of a setting of Codex's [agents]", id).WithRemedy("rename it in the profile")
-		}
+	for _, id := range s.nativeAgents() {
 		agent := s.Snapshot.Agents[id]
 		text, err := s.roleFile(home, agent)
 		if err != nil {
@@ -72,7 +65,7 @@ func (s *Spec) roleFile(home *Home, agent profile.Agent) ([]byte, error) {
 		MCPServers:            map[string]mcpServer{MeshServer: mesh(s, agent.ID, s.Tools)},
 		Skills:                skillsOf(home, s.Snapshot.CanDelegate(agent.ID)),
 	}
-	for _, id := range s.Snapshot.EngineToolServers(s.Agent) {
+	for _, id := range toolServers(s.Snapshot, s.Agent, s.Tainted) {
 		if use, ok := agent.ToolServers[id]; ok {
 			role.MCPServers[id] = toolServer(s.Snapshot.ToolServers[id], use, true)
 		}

@@ -9,8 +9,8 @@ import (
 // begins with the same letters.
 func TestOutermost(t *testing.T) {
 	t.Parallel()
-	got := outermost([]string{"/s/run/x", "/c", "/s", "/s/run", "/sessions", "/s", "/c/d"})
-	if want := []string{"/c", "/s", "/sessions"}; !slices.Equal(got, want) {
+	got := outermost([]string{"/s/run/x", "/c", "/s", "/s/run", "/sessions", "/s", "/c/d", "/c-codex", "/c/run", "/c.old"})
+	if want := []string{"/c", "/c-codex", "/c.old", "/s", "/sessions"}; !slices.Equal(got, want) {
 		t.Errorf("outermost = %v, want %v", got, want)
 	}
 }

@@ -40,7 +40,7 @@ func TestHeaderSecrets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return codexhome.Secrets(snap, "lead", credentials.Lookup)
+		return codexhome.Secrets(snap, "lead", false, credentials.Lookup)
 	}
 	for value, want := range map[string]string{"": "of-the-file", "of-the-process": "of-the-process"} {
 		env["EXAMPLE_HEADER_SECRET"] = value
@@ -64,13 +64,17 @@ func TestToolSecrets(t *testing.T) {
 	values := map[string]string{"FIRECRAWL_API_KEY": "fire", "IDA_MCP_TOKEN": "ida"}
 	lookup := func(name string) (string, bool) { v, ok := values[name]; return v, ok }
 	for agent, want := range map[string]map[string]string{"lead": values, "reader": {}} {
-		got, err := codexhome.Secrets(hybrid(), agent, lookup)
+		got, err := codexhome.Secrets(hybrid(), agent, false, lookup)
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("secrets of %s: %v (-want +got):\n%s", agent, err, diff)
 		}
 	}
+	got, err := codexhome.Secrets(hybrid(), "lead", true, lookup)
+	if diff := cmp.Diff(map[string]string{"FIRECRAWL_API_KEY": "fire"}, got); err != nil || diff != "" {
+		t.Errorf("secrets of a tainted session, which has no natives: %v (-want +got):\n%s", err, diff)
+	}
 	values["FIRECRAWL_API_KEY"] = "fire\x07"
-	_, err := codexhome.Secrets(hybrid(), "lead", lookup)
+	_, err = codexhome.Secrets(hybrid(), "lead", false, lookup)
 	if core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), "tool MCP HTTP environment variable FIRECRAWL_API_KEY") || strings.Contains(err.Error(), "fire\x07") {
 		t.Errorf("Secrets = %v, want the variable named and the value untold", err)
 	}

@@ -12,7 +12,7 @@ import (
 func servers(spec *Spec) map[string]mcpServer {
 	all := map[string]mcpServer{MeshServer: mesh(spec, spec.Agent, spec.Tools)}
 	agent := spec.Snapshot.Agents[spec.Agent]
-	for _, id := range spec.Snapshot.EngineToolServers(spec.Agent) {
+	for _, id := range toolServers(spec.Snapshot, spec.Agent, spec.Tainted) {
 		use, granted := agent.ToolServers[id]
 		all[id] = toolServer(spec.Snapshot.ToolServers[id], use, granted)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/codexhome"
 	"github.com/codex-mmo/codex-mmo/core/modeltest"
 	"github.com/codex-mmo/codex-mmo/core/profile"
@@ -129,7 +128,7 @@ func TestHybridHome(t *testing.T) {
 
 	wantHome := &codexhome.Home{
 		Dir: spec.Dir, Model: "scripted", ModelProvider: codexhome.Provider, PermissionProfile: codexhome.ProfileRead,
-		CatalogPath: filepath.Join(spec.Dir, "models.json"), CatalogSHA256: home.CatalogSHA256, ConfigSHA256: home.ConfigSHA256,
+		CatalogPath: filepath.Join(spec.Dir, "models.json"), CatalogSHA256: home.CatalogSHA256,
 		SkillPath: skill, SkillSHA256: home.SkillSHA256,
 		NativeAgentFiles:  map[string]string{"scout": filepath.Join(spec.Dir, "agents", "scout.toml")},
 		NativeAgentSHA256: home.NativeAgentSHA256,
@@ -338,17 +337,5 @@ func runNative(t *testing.T, version string, nested bool) {
 	}
 	if got := slices.ContainsFunc(r.Conversation.Tools, func(name string) bool { return strings.Contains(name, "spawn_agent") }); got != nested {
 		t.Errorf("the native is offered %q, want subagents of its own %t", r.Conversation.Tools, nested)
-	}
-}
-
-// A native agent can't have the name of a setting that stands beside the roles.
-func TestNativeNamedLikeASetting(t *testing.T) {
-	snap := hybrid()
-	lead, scout := snap.Agents["lead"], snap.Agents["scout"]
-	lead.CanSpawn, scout.ID = []string{"max_depth"}, "max_depth"
-	snap.Agents["lead"], snap.Agents["max_depth"], snap.Order = lead, scout, append(snap.Order, "max_depth")
-	_, err := codexhome.Write(specOf(testkit.NewPlace(t), snap, "lead"))
-	if core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), `native agent "max_depth" has the name of a setting`) {
-		t.Errorf("Write = %v, want the name refused", err)
 	}
 }

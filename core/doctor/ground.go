@@ -20,7 +20,7 @@ type ground struct {
 	folders.Folders
 	err error
 
-	settings       *profile.Settings // the defaults when the user's can't be read
+	settings       *profile.Settings // empty when the user's can't be read
 	settingsErr    error
 	credentials    *profile.Credentials // those of the environment when the file can't be read
 	credentialsErr error

@@ -140,6 +140,10 @@ func TestSandboxProbe(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			netrc := filepath.Join(place.Home, ".netrc")
+			if err := errors.Join(os.WriteFile(netrc, []byte("\nkey"), 0o600), os.WriteFile(filepath.Join(place.Home, ".git-credentials"), nil, 0o600)); err != nil {
+				t.Fatal(err)
+			}
 			p.codex <- codexbin.Pin{Path: role(t, place.Dir, tt.role), Version: "0.149.0"}
 			ctx, cancel := context.WithTimeoutCause(t.Context(), tt.limit, errTooLong)
 			defer cancel()
@@ -153,8 +157,16 @@ func TestSandboxProbe(t *testing.T) {
 				}
 				assert(t, o.findings[i], tt.want, tt.reason[i], "")
 			}
-			if want := map[bool]int{true: 2 * 9}[tt.role == "codex-open"]; len(o.reach) != want {
+			if want := map[bool]int{true: 2 * 10}[tt.role == "codex-open"]; len(o.reach) != want {
 				t.Errorf("reach = %+v, want %d places", o.reach, want)
+			}
+			for _, r := range o.reach {
+				if r.Path == netrc && (!r.Read || r.Write) {
+					t.Errorf("reach = %+v, want the file of keys read and not written", r)
+				}
+			}
+			if key, err := os.ReadFile(netrc); err != nil || string(key) != "\nkey" {
+				t.Errorf("the file of keys holds %q, %v", key, err)
 			}
 			assertNothingLeft(t, place, place.Config)
 			for _, dir := range append(theirs, "/tmp") {

@@ -2,12 +2,9 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,33 +29,31 @@ func (p *patient) profiles(ctx context.Context) outcome {
 	if config == "" {
 		return outcome{findings: append(list, notChecked(groupProfiles, "own profiles", "the folders"))}
 	}
-	own := filepath.Join(config, "profiles")
-	entries, err := os.ReadDir(own)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	names, err := profile.Names(nil, config)
+	if err != nil {
 		list = append(list, found(groupProfiles, "own profiles", Failed, err, "make the folder readable"))
 	}
-	for _, entry := range entries {
+	for _, name := range names {
 		if ctx.Err() != nil {
 			return outcome{findings: append(list, found(groupProfiles, "own profiles", Failed, context.Cause(ctx), remedyTime))}
 		}
-		in := profile.CompileInput{Name: filepath.Join(own, entry.Name()), Bundled: p.Bundled, ConfigDir: config}
-		list = append(list, n.judge(ctx, "own "+entry.Name(), in, false)...)
+		in := profile.CompileInput{Name: name, Bundled: p.Bundled, ConfigDir: config}
+		list = append(list, n.judge(ctx, "own "+name, in, false)...)
 	}
 	return outcome{findings: list}
 }
 
 // judgeLogin tells how homes get the operator's ChatGPT login.
 func (p *patient) judgeLogin() Finding {
-	dir := codexhome.OperatorHome(p.Getenv)
-	switch {
-	case !codexhome.LoggedIn(p.Getenv):
+	if !codexhome.LoggedIn(p.Getenv) {
 		return finding(groupProfiles, "ChatGPT login", OK, "there is none; only the routes of a ChatGPT plan need one")
-	case p.ground().settings.AuthLinkMode == profile.AuthCopy:
-		f := finding(groupProfiles, "ChatGPT login", Warning, fmt.Sprintf("that of %s is copied into homes, as auth_link_mode says; a refresh token is good for one use, so that a copy that is refreshed logs the others out", dir))
-		f.Remedy = `set auth_link_mode = "shared" in settings.toml`
-		return f
 	}
-	return finding(groupProfiles, "ChatGPT login", OK, fmt.Sprintf("homes share that of %s by a link; nothing is copied", dir))
+	mode := p.ground().settings.AuthLinkMode
+	f := finding(groupProfiles, "ChatGPT login", OK, codexhome.OperatorHome(p.Getenv)+": "+profile.LoginNote(mode))
+	if mode == profile.AuthCopy {
+		f.Verdict, f.Remedy = Warning, `set auth_link_mode = "shared" in settings.toml`
+	}
+	return f
 }
 
 // needs decides about routes by what there is of keys and logins.
@@ -83,11 +78,7 @@ func (n *needs) judge(ctx context.Context, name string, in profile.CompileInput,
 
 // lacking maps the agents whose route can't be used to why.
 func (n *needs) lacking(s *profile.Snapshot) map[string]string {
-	has := func(name string) bool {
-		_, ok := n.keys.Lookup(name)
-		return ok
-	}
-	routes, lacking := s.Availability(has, n.login, nil), map[string]string{}
+	routes, lacking := s.Availability(n.keys.Has, n.login, nil), map[string]string{}
 	for id, a := range s.Agents {
 		if r := routes[a.Route]; !r.Available {
 			lacking[id] = r.Reason
@@ -120,21 +111,17 @@ func judgeRoutes(check string, s *profile.Snapshot, lacking map[string]string, a
 // judgeBundled compiles every bundled profile, and sums up what they lack: on
 // most machines some keys are missing, and that is nobody's fault.
 func (n *needs) judgeBundled(ctx context.Context, bundled fs.FS) []Finding {
-	entries, err := fs.ReadDir(bundled, ".")
+	names, err := profile.Names(bundled, "")
 	if err != nil {
 		return []Finding{found(groupProfiles, "bundled", Failed, err, "build codex-mmo again")}
 	}
 	var list []Finding
 	reasons := map[string]bool{}
-	teams, ready := 0, 0
-	for _, entry := range entries {
-		if !entry.IsDir() {
-			continue
-		}
-		teams++
-		snap, err := profile.Compile(ctx, &profile.CompileInput{Name: entry.Name(), Bundled: bundled})
+	teams, ready := len(names), 0
+	for _, name := range names {
+		snap, err := profile.Compile(ctx, &profile.CompileInput{Name: name, Bundled: bundled})
 		if err != nil {
-			list = append(list, found(groupProfiles, entry.Name(), Failed, err, "build codex-mmo again"))
+			list = append(list, found(groupProfiles, name, Failed, err, "build codex-mmo again"))
 			continue
 		}
 		lacking := n.lacking(snap)

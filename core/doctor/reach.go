@@ -42,21 +42,27 @@ var open = []string{theWorkspace, theHome, theTemporary}
 type spot struct {
 	what, path  string // as Reach
 	dir         string // where it is tried
-	read, write string // a file or a folder that is there; a file that is not
+	read, write string // a file or a folder that is there; a file that is not, or empty
 }
 
 // spots lists the places of this machine. The four folders are scratch folders of
-// ours, with a file planted in each; of what is the operator's only the names are
-// listed, and what a broken sandbox lets be written is taken away.
+// ours, with a file planted in each. Of what is the operator's, folders are listed
+// and of files a byte is counted; what a broken sandbox lets be written is taken
+// away, and a file of the operator's is never written to.
 func (p *patient) spots(workspace, state, config, runtime string) []spot {
 	own := func(what, path, dir string) spot {
 		return spot{what, path, dir, filepath.Join(dir, "planted"), filepath.Join(dir, "written")}
 	}
 	g := p.ground()
 	list := []spot{own(theWorkspace, "", workspace), own(theState, g.State, state), own(theConfiguration, g.Config, config), own(theRuntime, g.Runtime, runtime)}
-	theirs := func(what, dir string) {
-		if info, err := os.Stat(dir); dir != "" && err == nil && info.IsDir() {
-			list = append(list, spot{what, dir, dir, dir, filepath.Join(dir, "codex-mmo-"+filepath.Base(workspace))})
+	theirs := func(what, path string) {
+		info, err := os.Stat(path)
+		switch {
+		case path == "" || err != nil:
+		case info.IsDir():
+			list = append(list, spot{what, path, path, path, filepath.Join(path, "codex-mmo-"+filepath.Base(workspace))})
+		case info.Mode().IsRegular() && info.Size() > 0: // an empty one holds no key
+			list = append(list, spot{what, path, filepath.Dir(path), path, ""})
 		}
 	}
 	theirs(theCodexHome, codexhome.OperatorHome(p.Getenv))

@@ -199,6 +199,10 @@ func TestProfiles(t *testing.T) {
 	if err := errors.Join(os.Mkdir(broken, 0o700), os.WriteFile(filepath.Join(broken, "profile.toml"), []byte("colour = 1\n"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
+	// What is no profile is not judged as one: a note, and what a killed clone left.
+	if err := errors.Join(os.WriteFile(filepath.Join(own, "notes.txt"), nil, 0o600), os.Mkdir(filepath.Join(own, ".codex-mmo-draft-1"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	more := p.profiles(t.Context()).findings[len(list):]
 	if len(more) != 5 {
 		t.Fatalf("profiles of the user = %+v, want the broken one and two copies with their routes", more)
@@ -219,14 +223,14 @@ func TestProfiles(t *testing.T) {
 		if len(named) != 2 || named[1].Check != name {
 			t.Fatalf("profiles = %+v, want the login and the named profile alone", named)
 		}
-		assert(t, named[0], OK, "share that of "+login+" by a link", "")
+		assert(t, named[0], OK, login+": homes share the ChatGPT login by a link", "")
 		assert(t, named[1], Failed, reason, "")
 	}
 	if err := os.WriteFile(filepath.Join(place.Config, "settings.toml"), []byte("auth_link_mode = \"copy\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p = newPatient(p.Input)
-	assert(t, p.judgeLogin(), Warning, "is copied into homes", "shared")
+	assert(t, p.judgeLogin(), Warning, "homes have copies of the ChatGPT login", "shared")
 	p.Profile, p.ground = "", noGround
 	last := p.profiles(t.Context()).findings
 	assert(t, last[len(last)-1], Warning, "needs the folders", "again")

@@ -26,11 +26,12 @@ const reachedMark = "doctor-reached"
 
 // probeScript tries what agents must and must not be able to do. Its arguments
 // are a port of this machine, then pairs of paths: one to read, a file or a
-// folder, and one to write.
+// folder, and one to write, or nothing. A file counts as read when a byte came: a
+// closed one may be there and empty.
 const probeScript = `port=$1; shift; n=0
 while [ $# -gt 0 ]; do
-  if [ -d "$1" ]; then ls "$1"; else cat "$1"; fi >/dev/null 2>&1 && echo "` + readMark + `$n."
-  echo x 2>/dev/null >"$2"
+  if [ -d "$1" ]; then ls "$1" >/dev/null 2>&1; else [ $(head -c 1 "$1" 2>/dev/null | wc -c) -eq 1 ]; fi && echo "` + readMark + `$n."
+  [ -z "$2" ] || echo x 2>/dev/null >"$2"
   n=$((n+1)); shift 2
 done
 bash -c "exec 3<>/dev/tcp/127.0.0.1/$port" 2>/dev/null && echo ` + reachedMark + `

@@ -9,11 +9,18 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/strictjson"
 )
 
+// codexAgentKeys are the keys of Codex's [agents] that stand beside the roles
+// there, in 0.149.0 and 0.171.0.
+var codexAgentKeys = []string{"enabled", "max_threads", "max_depth", "interrupt_message", "default_subagent_model"}
+
 // agent takes one role over.
 func (c *compiler) agent(id string, a agentFile) {
 	at := func(keys ...string) []string { return append([]string{"agents", id}, keys...) }
 	if !core.ValidID(id) {
 		c.bad("can't be the id of an agent", "must be of a-z, 0-9, - and _", at()...)
+	}
+	if slices.Contains(codexAgentKeys, id) && slices.Contains(a.Backends, BackendNative) {
+		c.bad("can't be the id of a native agent: Codex has a setting of that name", "rename it, or run it as backend mcp", at()...)
 	}
 	model := c.model(id, a.Model)
 	out := Agent{

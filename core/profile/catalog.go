@@ -198,7 +198,7 @@ func validHeader(name string) bool {
 
 func (c *compiler) secretName(name string, t *tree, path []string) {
 	if !validSecretName(name) {
-		c.report(&c.problems, t, "is "+quote(name), "must be the name of a variable: A-Z, 0-9 and _, not beginning with MMO_ or CODEX_", path)
+		c.report(&c.problems, t, "is "+quote(name), "must be the name of a variable: A-Z, 0-9 and _, and none that means something to programs, like PATH or all that begin with MMO_, CODEX_, GIT_, LC_", path)
 	}
 }
 

@@ -95,6 +95,12 @@ func (c *Credentials) Lookup(name string) (value string, ok bool) {
 	return v, v != ""
 }
 
+// Has reports whether a secret is there and not empty.
+func (c *Credentials) Has(name string) bool {
+	_, ok := c.Lookup(name)
+	return ok
+}
+
 // String hides the secrets.
 func (c *Credentials) String() string { return "[credentials]" }
 
@@ -115,6 +121,16 @@ const (
 	AuthShared = "shared" // by a link: a refreshed login reaches all
 	AuthCopy   = "copy"
 )
+
+// LoginNote says how homes get the operator's ChatGPT login, by the
+// AuthLinkMode of the settings, and what that means.
+func LoginNote(mode string) string {
+	if mode == AuthCopy {
+		return "homes have copies of the ChatGPT login: a refresh token is good for one use, so the first copy that is refreshed logs out " +
+			"all others, and you; auth_link_mode = \"shared\" in settings.toml links to it instead"
+	}
+	return "homes share the ChatGPT login by a link and have no copy of it, because a refresh token is good for one use; auth_link_mode in settings.toml"
+}
 
 // LoadSettings reads settings.toml of the user's configuration. Without one the
 // defaults hold.

@@ -105,17 +105,12 @@ func (c *compiler) budgets() {
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.out.Models)) {
-		m := c.out.Models[key]
-		if r := c.out.Routes[m.Route]; r.BillingMode == BillingScripted || r.BillingMode == BillingLocal || m.Price.known() {
-			continue
+		if c.out.Unpriced(key) {
+			c.bad(fmt.Sprintf("is %g, and the price of model %s is not known", b.USD, key),
+				"give the model a price, or say allow_unknown_price = true", "budget", "usd")
 		}
-		c.bad(fmt.Sprintf("is %g, and the price of model %s is not known", b.USD, key),
-			"give the model a price, or say allow_unknown_price = true", "budget", "usd")
 	}
 }
-
-// known reports whether what the model costs can be counted.
-func (p *Price) known() bool { return p != nil && p.Input != nil && p.Output != nil }
 
 // advise tells what is right and should be known all the same.
 func (c *compiler) advise() {
@@ -124,25 +119,20 @@ func (c *compiler) advise() {
 		if a.Unsafe {
 			c.warn("has no sandbox: it is the operator, with all of the operator's files", "use workspace-write where that will do", "agents", id, "unsafe")
 		}
-		if a.Backends != nil && len(a.Backends) == 0 && id != c.out.RootAgent {
+		if len(a.Backends) == 0 && id != c.out.RootAgent {
 			c.warn("nobody can spawn it: it has no backends", "give it backends = [\"mcp\"], or remove it", "agents", id)
 		}
 	}
 	c.adviseSecrets()
 	c.adviseLayers()
-	for _, p := range c.warnings.List {
-		if !slices.Contains(c.out.Warnings, p.Wrong) && p.File != "" && strings.HasPrefix(p.Wrong, noteMark) {
-			c.out.Warnings = append(c.out.Warnings, strings.TrimPrefix(p.Wrong, noteMark))
-		}
-	}
-	for i := range c.warnings.List {
-		c.warnings.List[i].Wrong = strings.TrimPrefix(c.warnings.List[i].Wrong, noteMark)
-	}
 }
 
-// noteMark begins a warning that is also kept in the snapshot: every session of
-// the team tells it.
-const noteMark = "\x00"
+// note is a warning that is also kept in the snapshot: every session of the team
+// tells it.
+func (c *compiler) note(wrong, right string, path ...string) {
+	c.warn(wrong, right, path...)
+	c.out.Warnings = append(c.out.Warnings, wrong)
+}
 
 // adviseSecrets names the agents whose engines are given secrets, the exception
 // to "keys stay in the gateway".
@@ -152,18 +142,17 @@ func (c *compiler) adviseSecrets() {
 		a := c.out.Agents[id]
 		r := c.out.Routes[a.Route]
 		if names := c.out.directSecrets(a); len(names) > 0 {
-			c.warn(noteMark+fmt.Sprintf("the engine of agent %s is given %s, because Codex reaches route %s by itself", id, strings.Join(names, ", "), r.ID),
+			c.note(fmt.Sprintf("the engine of agent %s is given %s, because Codex reaches route %s by itself", id, strings.Join(names, ", "), r.ID),
 				"a route through the gateway keeps its keys there", "agents", id, "model")
 		}
 		if names := c.out.toolSecrets(id); len(names) > 0 {
-			c.warn(noteMark+fmt.Sprintf("tool MCP credentials %s enter the Codex process of agent %s, which its native agents share", strings.Join(names, ", "), id),
+			c.note(fmt.Sprintf("tool MCP credentials %s enter the Codex process of agent %s, which its native agents share", strings.Join(names, ", "), id),
 				"grant a server only to those who need it", "agents", id, "tool_mcp_servers")
 		}
 		login = login || r.Driver == DriverCodexLogin
 	}
 	if login {
-		c.warn("uses the operator's ChatGPT login: homes share it by a link, so that its single-use refresh tokens stay good",
-			"auth_link_mode = \"copy\" in settings.toml copies it instead, at the risk of logging you out")
+		c.warn("uses the operator's ChatGPT login", "auth_link_mode in settings.toml says how homes get it")
 	}
 }
 

@@ -167,7 +167,7 @@ func (c *compiler) loadCatalog() error {
 		switch {
 		case err == nil:
 			c.bundled = parse("bundled:catalog.toml", data, &c.problems)
-			c.catalog.over(parse("bundled:catalog.toml", data, &c.problems))
+			c.catalog.over(c.bundled)
 		case core.KindOf(err) != core.KindNotFound:
 			return err
 		}
@@ -229,9 +229,11 @@ func (c *compiler) eachOwn(name string, yield func(*tree)) error {
 	return nil
 }
 
-// version checks a layer's own schema_version: laid over another it would hide.
+// version checks a layer's own schema_version, and takes it out: laid over
+// another it would hide that one's.
 func (c *compiler) version(t *tree) {
 	if v := t.at("schema_version"); v == nil || v.value != int64(SchemaVersion) {
 		c.report(&c.problems, t, "must be there, and 2", "schema_version = 2", []string{"schema_version"})
 	}
+	delete(t.keys, "schema_version")
 }

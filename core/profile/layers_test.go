@@ -2,6 +2,7 @@ package profile_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,6 +117,65 @@ func TestLayers(t *testing.T) {
 	}
 }
 
+// A model on one's own machine costs nothing unless it is given a price, in the
+// check, for admission and at the gateway; any other needs one for usd.
+func TestPrices(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode     string
+		unpriced bool
+		want     string // what the gateway is told
+		problem  string
+	}{
+		"paid":            {"api", false, `"prices":{"remote__m":{"input":"1","output":"2.5"}}`, ""},
+		"local, priced":   {"local", false, `"prices":{"remote__m":{"input":"1","output":"2.5"}}`, ""},
+		"local, unpriced": {"local", true, `"prices":{"remote__m":{"input":"0","output":"0"}}`, ""},
+		"paid, unpriced":  {"api", true, "", "budget.usd: is 5, and the price of model remote__m is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fsys := layered()
+			edit(t, fsys, "profile.toml", "[coordination]", "[budget]\nusd = 5\n[coordination]")
+			catalog := strings.Replace(string(fsys["catalog.toml"].Data), `billing_mode = "api"`, "billing_mode = \""+tc.mode+`"`, 1)
+			if tc.unpriced {
+				catalog, _, _ = strings.Cut(catalog, "[models.remote__m.price]")
+			}
+			fsys["catalog.toml"] = &fstest.MapFile{Data: []byte(catalog)}
+			s, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
+			if tc.problem != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.problem) {
+					t.Errorf("Compile = %v, want %q", err, tc.problem)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if options, err := s.RouteOptions("remote"); err != nil || string(options) != "{"+tc.want+"}" {
+				t.Errorf("RouteOptions = %s, %v, want %s", options, err, tc.want)
+			}
+			if s.Unpriced("remote__m") || s.Unpriced("m-small") {
+				t.Error("the cost of a model is said to be unknown")
+			}
+		})
+	}
+}
+
+// TestLayerIsWrong: what is wrong with a layer is told once, at its place.
+func TestLayerIsWrong(t *testing.T) {
+	for name, tc := range map[string]struct{ folder, text, want string }{
+		"old catalogue":    {"catalog.d", "schema_version = 1\n", ":1: schema_version: must be there, and 2; schema_version = 2"},
+		"no version":       {"catalog.d", "\n[resources.shared]\nmax_active = 2\n", ":1: schema_version: must be there, and 2; schema_version = 2"},
+		"no TOML":          {"catalog.d", "schema_version = 2\n[\n", ":2: invalid character at start of key"},
+		"old tool servers": {"tool-mcp.d", "schema_version = 3\n", ":1: schema_version: must be there, and 2; schema_version = 2"},
+	} {
+		config := testkit.PrivateDir(t)
+		put(t, config, tc.folder+"/x.toml", tc.text)
+		report, err := profile.Check(t.Context(), &profile.CompileInput{Name: "team", Bundled: layered(), ConfigDir: config})
+		if err != nil || len(report.Problems) != 1 || !strings.HasPrefix(report.Problems[0].String(), filepath.Join(config, tc.folder, "x.toml")+tc.want) {
+			t.Errorf("%s: %v, %v, want one problem, %q", name, report, err, tc.want)
+		}
+	}
+}
+
 // A layer that sends a key to another host is told, with the host.
 func TestRedirectedRoute(t *testing.T) {
 	config := testkit.PrivateDir(t)
@@ -188,6 +248,36 @@ startup_timeout_sec = 1500.5
 	}
 }
 
+// An engine is given what its agent and its agent's natives have; natives of
+// natives are there only where the team says so.
+func TestNativesOfAnEngine(t *testing.T) {
+	config := testkit.PrivateDir(t)
+	put(t, config, "tool-mcp.d/deep.toml", `schema_version = 2
+[tool_mcp_servers.deep]
+transport = "stdio"
+command = "deep-server"
+env_vars = ["DEEP_TOKEN"]
+`)
+	for nested, want := range map[bool]struct{ natives, secrets []string }{
+		false: {[]string{"worker"}, nil},
+		true:  {[]string{"worker", "auditor"}, []string{"DEEP_TOKEN"}},
+	} {
+		fsys := files()
+		edit(t, fsys, "profile.toml", `["worker", "auditor"]`, `["worker"]`)
+		edit(t, fsys, "profile.toml", "[coordination]", fmt.Sprintf("[coordination]\nnative_nested_delegation = %t", nested))
+		text := string(fsys["team/profile.toml"].Data)
+		text = strings.ReplaceAll(text, `backends = ["mcp"]`, `backends = ["mcp", "native"]`)
+		fsys["team/profile.toml"] = &fstest.MapFile{Data: []byte(text + "[agents.auditor.tool_mcp_servers.deep]\n")}
+		s := compile(t, &profile.CompileInput{Name: "team", Bundled: fsys, ConfigDir: config})
+		if diff := cmp.Diff(want.natives, s.NativeAgents("zoe")); diff != "" {
+			t.Errorf("natives of the root, nested %t (-want +got):\n%s", nested, diff)
+		}
+		if diff := cmp.Diff(want.secrets, s.AgentSecrets("zoe")); diff != "" {
+			t.Errorf("secrets of its engine, nested %t (-want +got):\n%s", nested, diff)
+		}
+	}
+}
+
 // A route is available when its secrets are there and the session was not told
 // to do without it; an empty secret is none.
 func TestAvailability(t *testing.T) {
@@ -236,123 +326,6 @@ func TestAvailability(t *testing.T) {
 	}
 }
 
-func TestCredentials(t *testing.T) {
-	config := testkit.PrivateDir(t)
-	load := func(text string) (*profile.Credentials, error) {
-		put(t, config, "credentials.env", text)
-		return profile.LoadCredentials(config, func(name string) string { return map[string]string{"A": "of the environment", "B": ""}[name] })
-	}
-	keys, err := load("\ufeff# keys\r\nA=of the file\r\nB = \"quoted\" \nexport C='x=y'\n\nD=\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{"A": "of the environment", "B": "quoted", "C": "x=y", "D": "", "E": ""} {
-		if got, ok := keys.Lookup(name); got != want || ok != (want != "") {
-			t.Errorf("Lookup(%s) = %q, %t, want %q", name, got, ok, want)
-		}
-	}
-	for text, want := range map[string]string{
-		"A=1\nsecret-value-without-name\n": ":2: there is no =", "PATH=x": `:1: "PATH" can't be the name of a secret`,
-		"A=1\nA=2": ":2: A is there twice", "A=\"x": ":1: the quotes around A do not end", "A=\x00": "not UTF-8 text",
-	} {
-		_, err := load(text)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret-value") {
-			t.Errorf("%q: %v, want %q and no value", text, err, want)
-		}
-	}
-	if err := os.Chmod(filepath.Join(config, "credentials.env"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := profile.LoadCredentials(config, os.Getenv); core.KindOf(err) != core.KindPermission || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a file that others can read: %v", err)
-	}
-	for _, value := range []string{"a\nb", "a\x7f", "\x00"} {
-		err := profile.CheckSecret("A", value, profile.UseProviderHeader)
-		if err == nil || !strings.Contains(err.Error(), "prohibited control character") || strings.Contains(err.Error(), value) {
-			t.Errorf("CheckSecret(%q) = %v", value, err)
-		}
-	}
-	if err := profile.CheckSecret("A", "bearer-Ω", profile.UseProviderHeader); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestSettings(t *testing.T) {
-	config := testkit.PrivateDir(t)
-	got, err := profile.LoadSettings(config)
-	want := &profile.Settings{CodexVersions: "compatible", AuthLinkMode: "shared", GatewayIdleTimeoutSeconds: 120}
-	if diff := cmp.Diff(want, got); err != nil || diff != "" {
-		t.Errorf("without a file: %v (-want +got):\n%s", err, diff)
-	}
-	put(t, config, "settings.toml", "# mine\ncodex_bin = \"codex\" # from npm\ncodex_versions = \"reviewed\"\nauth_link_mode = \"copy\"\ngateway_idle_timeout_seconds = 0\n")
-	for _, id := range []string{"team", "other-team"} {
-		if err := profile.SetActive(config, id); err != nil {
-			t.Fatal(err)
-		}
-		got, err = profile.LoadSettings(config)
-		want = &profile.Settings{CodexBin: "codex", CodexVersions: "reviewed", AuthLinkMode: "copy", Profile: id}
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("after SetActive(%s): %v (-want +got):\n%s", id, err, diff)
-		}
-	}
-	data, err := os.ReadFile(filepath.Join(config, "settings.toml"))
-	if err != nil || !strings.Contains(string(data), "# mine\ncodex_bin = \"codex\" # from npm\n") || strings.Count(string(data), "profile =") != 1 {
-		t.Errorf("SetActive left %q, %v", data, err)
-	}
-	for text, want := range map[string]string{
-		"codex_bin = 3":                     "settings.toml:1: codex_bin: is a whole number; must be a string",
-		"auth_link_mode = \"x\"":            "must be one of shared, copy",
-		"gateway_idle_timeout_seconds = -1": "must be from 0 to 86400",
-		"gateway_idle_timeout_second = 1":   "did you mean gateway_idle_timeout_seconds?",
-		"\nprofile = \"../x\"":              "settings.toml:2: profile: is \"../x\"; must be the id of a profile",
-	} {
-		put(t, config, "settings.toml", text)
-		if _, err := profile.LoadSettings(config); core.KindOf(err) != core.KindValue || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", text, err, want)
-		}
-	}
-}
-
-// A clone is a profile of the user's own under a new id, and nothing is
-// overwritten.
-func TestClone(t *testing.T) {
-	config := testkit.PrivateDir(t)
-	in := &profile.CompileInput{Name: "team", Bundled: layered(), ConfigDir: config}
-	dir, err := profile.Clone(in, "my-team")
-	if err != nil || dir != filepath.Join(config, "profiles", "my-team") {
-		t.Fatalf("Clone = %q, %v", dir, err)
-	}
-	testkit.AssertModes(t, config)
-	s := compile(t, &profile.CompileInput{Name: "my-team", Bundled: layered(), ConfigDir: config})
-	if s.ProfileID != "my-team" || s.RootAgent != "zoe" {
-		t.Errorf("the clone is %s, led by %s", s.ProfileID, s.RootAgent)
-	}
-	if _, err := profile.Clone(in, "my-team"); core.KindOf(err) != core.KindValue {
-		t.Errorf("a second clone: %v, want a ValueError", err)
-	}
-	if _, err := profile.Clone(in, "../x"); core.KindOf(err) != core.KindValue {
-		t.Errorf("a clone outside: %v, want a ValueError", err)
-	}
-	put(t, config, "profiles/broken/profile.toml", "x = 1\n")
-	list, err := profile.List(t.Context(), &profile.ListInput{Bundled: layered(), ConfigDir: config, Has: func(string) bool { return false }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range list {
-		list[i].Snapshot = nil
-	}
-	order := []string{"zoe", "worker", "auditor"}
-	missing := []string{"remote: missing credential EXAMPLE_API_KEY"}
-	want := []profile.Entry{
-		{ID: "broken", Origin: filepath.Join(config, "profiles", "broken"), Problems: 6},
-		{ID: "my-team", Origin: dir, Description: "A team.", Agents: order, Missing: missing},
-		{ID: "team", Origin: "bundled", Description: "A team.", Agents: order, Missing: missing},
-	}
-	if diff := cmp.Diff(want, list); diff != "" {
-		t.Errorf("List (-want +got):\n%s", diff)
-	}
-}
-
 // The published schemas are valid JSON, closed, and the ones in docs/schemas.
 func TestSchemas(t *testing.T) {
 	for _, name := range profile.SchemaNames {
@@ -377,9 +350,8 @@ func TestOriginOfAnEffort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range values {
-		if v.Key == "agents.integrator.effort" && v.Origin.Line == 0 {
-			t.Errorf("%s = %s comes from %s", v.Key, v.Value, v.Origin)
-		}
+	i := slices.IndexFunc(values, func(v profile.Value) bool { return v.Key == "agents.integrator.effort" })
+	if i < 0 || !strings.HasPrefix(values[i].Origin.File, "bundled:") || values[i].Origin.Line == 0 {
+		t.Fatalf("agents.integrator.effort is value %d of %d, want one with its place", i, len(values))
 	}
 }

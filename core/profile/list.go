@@ -19,39 +19,30 @@ type Entry struct {
 	Origin      string   `json:"origin"` // bundled, or the path of its folder
 	Description string   `json:"description,omitempty"`
 	Active      bool     `json:"active"`
-	Problems    int      `json:"problems"`          // that keep it from being used
-	Agents      []string `json:"agents,omitempty"`  // in the order of the team
-	Missing     []string `json:"missing,omitempty"` // route: why it can't be used
+	Problems    int      `json:"problems"`         // that keep it from being used
+	Agents      []string `json:"agents,omitempty"` // in the order of the team
 
 	Snapshot *Snapshot `json:"-"` // nil when there are problems
 }
 
-// ListInput says where to look for profiles, and what decides about routes.
-type ListInput struct {
-	Bundled   fs.FS
-	ConfigDir string
-	Has       func(secret string) bool
-	Login     bool
-}
-
 // List looks at every profile there is: the user's own, then the bundled ones
-// that none of them hides.
-func List(ctx context.Context, in *ListInput) ([]Entry, error) {
-	settings, err := LoadSettings(in.ConfigDir)
+// that none of them hides. Either may be absent, as in Names.
+func List(ctx context.Context, bundled fs.FS, configDir string) ([]Entry, error) {
+	settings, err := LoadSettings(configDir)
 	if err != nil {
 		return nil, err
 	}
-	names, err := profileNames(in)
+	names, err := Names(bundled, configDir)
 	if err != nil {
 		return nil, err
 	}
 	var entries []Entry
 	for _, name := range names {
 		e := Entry{ID: name, Origin: "bundled", Active: name == settings.Profile}
-		if _, err := os.Lstat(filepath.Join(in.ConfigDir, "profiles", name)); err == nil && in.ConfigDir != "" {
-			e.Origin = filepath.Join(in.ConfigDir, "profiles", name)
+		if _, err := os.Lstat(filepath.Join(configDir, "profiles", name)); err == nil && configDir != "" {
+			e.Origin = filepath.Join(configDir, "profiles", name)
 		}
-		report, err := Check(ctx, &CompileInput{Name: name, Bundled: in.Bundled, ConfigDir: in.ConfigDir})
+		report, err := Check(ctx, &CompileInput{Name: name, Bundled: bundled, ConfigDir: configDir})
 		switch {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
@@ -60,25 +51,17 @@ func List(ctx context.Context, in *ListInput) ([]Entry, error) {
 		case report.Snapshot == nil:
 			e.Problems = len(report.Problems)
 		default:
-			e.describe(report.Snapshot, in)
+			e.Snapshot, e.Description, e.Agents = report.Snapshot, report.Snapshot.Description, report.Snapshot.Order
 		}
 		entries = append(entries, e)
 	}
 	return entries, nil
 }
 
-func (e *Entry) describe(s *Snapshot, in *ListInput) {
-	e.Snapshot, e.Description, e.Agents = s, s.Description, s.Order
-	routes := s.Availability(in.Has, in.Login, nil)
-	for id, r := range routes {
-		if !r.Available {
-			e.Missing = append(e.Missing, id+": "+r.Reason)
-		}
-	}
-	slices.Sort(e.Missing)
-}
-
-func profileNames(in *ListInput) ([]string, error) {
+// Names lists the ids of the profiles there are: the user's own, then the bundled
+// ones that none of them hides. Either may be absent. Plain files and drafts are
+// no profiles.
+func Names(bundled fs.FS, configDir string) ([]string, error) {
 	var names []string
 	add := func(entries []fs.DirEntry) {
 		for _, e := range entries {
@@ -87,15 +70,15 @@ func profileNames(in *ListInput) ([]string, error) {
 			}
 		}
 	}
-	if in.ConfigDir != "" {
-		entries, err := os.ReadDir(filepath.Join(in.ConfigDir, "profiles"))
+	if configDir != "" {
+		entries, err := os.ReadDir(filepath.Join(configDir, "profiles"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, core.Errorf(core.KindOS, "reading your profiles: %w", err)
 		}
 		add(entries)
 	}
-	if in.Bundled != nil {
-		entries, err := fs.ReadDir(in.Bundled, ".")
+	if bundled != nil {
+		entries, err := fs.ReadDir(bundled, ".")
 		if err != nil {
 			return nil, core.Errorf(core.KindOS, "reading the bundled profiles: %w", err)
 		}
@@ -105,8 +88,8 @@ func profileNames(in *ListInput) ([]string, error) {
 }
 
 // Clone copies a profile into the user's configuration under a new id, and
-// returns its folder. Nothing that is there is overwritten, and a copy that was
-// cut short leaves nothing.
+// returns its folder. Nothing that is there is overwritten, and the folder appears
+// whole or not at all.
 func Clone(in *CompileInput, newID string) (dir string, err error) {
 	if !core.ValidID(newID) {
 		return "", core.Errorf(core.KindValue, "%q can't be the id of a profile", newID).WithRemedy("use a-z, 0-9, - and _")
@@ -124,9 +107,9 @@ func Clone(in *CompileInput, newID string) (dir string, err error) {
 	if _, err := os.Lstat(dir); err == nil {
 		return "", core.Errorf(core.KindValue, "there is a profile %s already", dir).WithRemedy("choose another id, or remove it first")
 	}
-	draft, err := os.MkdirTemp(all, ".new-")
+	draft, err := newDraft(all)
 	if err != nil {
-		return "", core.Errorf(core.KindOS, "copying profile %s: %w", in.Name, err)
+		return "", err
 	}
 	defer os.RemoveAll(draft)
 	if err := f.copyTo(draft, newID); err != nil {

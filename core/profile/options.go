@@ -25,8 +25,8 @@ func (s *Snapshot) RouteOptions(id string) ([]byte, error) {
 	}
 	prices := map[string]map[string]string{}
 	for key, m := range s.Models {
-		if m.Route == id && m.Price.known() {
-			prices[key] = m.Price.options()
+		if price := s.Price(key); m.Route == id && price.known() {
+			prices[key] = price.options()
 		}
 	}
 	if len(prices) > 0 {
@@ -34,6 +34,24 @@ func (s *Snapshot) RouteOptions(id string) ([]byte, error) {
 	}
 	return strictjson.Marshal(options)
 }
+
+// Price is what a model costs: what the catalogue says, and nothing where it says
+// nothing of a model that is scripted or runs on one's own machine. A nil price,
+// or a part of it, is known to nobody.
+func (s *Snapshot) Price(model string) *Price {
+	m := s.Models[model]
+	if mode := s.Routes[m.Route].BillingMode; m.Price == nil && (mode == BillingScripted || mode == BillingLocal) {
+		return &Price{Input: new(float64), Output: new(float64)}
+	}
+	return m.Price
+}
+
+// Unpriced reports whether nobody can count what a model costs, so that a budget
+// of money can't hold it.
+func (s *Snapshot) Unpriced(model string) bool { return !s.Price(model).known() }
+
+// known reports whether what the model costs can be counted.
+func (p *Price) known() bool { return p != nil && p.Input != nil && p.Output != nil }
 
 // options is the price as decimal text; a part that is not known is left out.
 func (p *Price) options() map[string]string {

@@ -140,10 +140,10 @@ func TestCompile(t *testing.T) {
 		t.Errorf("Coordination (-want +got):\n%s", diff)
 	}
 	route, ok := s.Routes["r"]
-	if !ok || len(s.Routes) != 1 || !route.Scripted() {
+	if !ok || len(s.Routes) != 1 || route.BillingMode != profile.BillingScripted {
 		t.Errorf("Routes = %+v, want the used one alone", s.Routes)
 	}
-	if options, err := s.RouteOptions("r"); err != nil || string(options) != `{"script":"model m-big\n","wire":"openai_chat"}` {
+	if options, err := s.RouteOptions("r"); err != nil || string(options) != `{"prices":{"m-big":{"input":"0","output":"0"},"m-small":{"input":"0","output":"0"}},"script":"model m-big\n","wire":"openai_chat"}` {
 		t.Errorf("RouteOptions = %s, %v", options, err)
 	}
 }
@@ -166,7 +166,12 @@ func TestHashes(t *testing.T) {
 		"instructions": {"catalog.toml", "Be big.", "Be bigger.", false},
 		"script":       {"s.script", "m-big", "m-bigger", true},
 		"upstream":     {"catalog.toml", "vendor/big", "vendor/huge", true},
-		"route name":   {"catalog.toml", `"Scripted"`, `"Written"`, true},
+		"modalities":   {"catalog.toml", `["text", "image"]`, `["text"]`, true},
+		"price":        {"catalog.toml", `base_instructions = "Be big."`, "base_instructions = \"Be big.\"\nprice = { input = 1, output = 2 }", true},
+		"header":       {"catalog.toml", `driver = "offline"`, "driver = \"offline\"\nenv_http_headers = { \"X-A\" = \"A_KEY\" }", true},
+		"route name":   {"catalog.toml", `"Scripted"`, `"Written"`, false},
+		"operator":     {"catalog.toml", `driver = "offline"`, "driver = \"offline\"\napi_operator = \"us\"", false},
+		"resource":     {"catalog.toml", "\n[models.m-big]", "resource = \"x\"\n[resources.x]\nmax_active = 1\n[models.m-big]", false},
 	} {
 		fsys := files()
 		edit(t, fsys, tc.file, tc.from, tc.to)
@@ -209,6 +214,7 @@ func TestCompileRefuses(t *testing.T) {
 		"budget too large":   {"profile.toml", "execution_mode = \"turn\"\ntask_kinds", "execution_mode = \"goal\"\ngoal_token_budget = 20\nmax_goal_token_budget = 10\ntask_kinds", "goal_token_budget: is 20, above max_goal_token_budget 10"},
 		"stall":              {"profile.toml", "max_active = 1", "stall_warning_seconds = 59", "agents.auditor.stall_warning_seconds: is 59; must be from 60 to 86400"},
 		"backend":            {"profile.toml", `backends = ["mcp"]`, `backends = ["pipe"]`, `agents.auditor.backends: is "pipe"; must be one of mcp, native`},
+		"native's name":      {"profile.toml", "backends = [\"mcp\"]\nguidance = \"zoe.md\"\n", "backends = [\"mcp\"]\nguidance = \"zoe.md\"\n[agents.max_depth]\nmodel = \"m-small\"\ndescription = \"Digs.\"\nguidance = \"zoe.md\"\nbackends = [\"native\"]\n", "bundled:team/profile.toml:43: agents.max_depth: can't be the id of a native agent: Codex has a setting of that name; rename it, or run it as backend mcp"},
 		"not reachable":      {"profile.toml", "backends = [\"mcp\"]\nreasoning", "reasoning", `agents.zoe.can_spawn: names "auditor", which has no backends`},
 		"spawns nobody":      {"profile.toml", `["worker", "auditor"]`, `["worker", "eve"]`, `agents.zoe.can_spawn: names "eve"; the agents are auditor worker zoe`},
 		"spawns the root":    {"profile.toml", `can_spawn = ["auditor"]`, `can_spawn = ["zoe"]`, "names the root agent"},
@@ -272,8 +278,8 @@ func TestCompileTellsAll(t *testing.T) {
 	edit(t, fsys, "catalog.toml", `upstream_id = "vendor/big"`, "")
 	_, first := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys})
 	var problems *profile.Problems
-	if !errors.As(first, &problems) || len(problems.List) != 6 {
-		t.Fatalf("Compile = %v, want six problems", first)
+	if !errors.As(first, &problems) || len(problems.List) != 5 {
+		t.Fatalf("Compile = %v, want five problems", first)
 	}
 	for range 20 {
 		if _, err := profile.Compile(t.Context(), &profile.CompileInput{Name: "team", Bundled: fsys}); err.Error() != first.Error() {
@@ -363,7 +369,7 @@ func TestBundled(t *testing.T) {
 			want = profile.WorkspaceWrite
 		}
 		route := demo.Routes[agent.Route]
-		if agent.Permissions != want || !route.Scripted() {
+		if agent.Permissions != want || route.BillingMode != profile.BillingScripted {
 			t.Errorf("%s of offline-demo is %s on %q, want %s on a scripted route", id, agent.Permissions, route.Name, want)
 		}
 		wires[route.WireProtocol] = true

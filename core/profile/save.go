@@ -3,6 +3,7 @@ package profile
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -37,32 +38,42 @@ func (s *Snapshot) seal() error {
 	return nil
 }
 
-// gatewayHash covers what a gateway is told and nothing else, so that profiles
-// that differ in their texts alone share one. It is empty when Codex reaches all
-// routes by itself.
+// gatewayHash covers what a gateway is told of the routes that it serves, and
+// nothing else, so that profiles that differ in their texts alone share one. It is
+// empty when Codex reaches all routes by itself.
 func (s *Snapshot) gatewayHash() (string, error) {
-	type served struct {
-		Route      string   `json:"route"`
+	type model struct {
 		UpstreamID string   `json:"upstream_id"`
 		Modalities []string `json:"modalities"`
 	}
-	routes := map[string]Route{}
+	type told struct {
+		Driver  string           `json:"driver"`
+		BaseURL string           `json:"base_url"`
+		Secret  string           `json:"secret_name"`
+		Options json.RawMessage  `json:"options"`
+		Models  map[string]model `json:"models"` // by key
+	}
+	routes := map[string]told{} // by id
 	for id, r := range s.Routes {
-		if !r.Direct() {
-			r.Resource = "" // capacity is not the gateway's
-			routes[id] = r
+		if r.Direct() {
+			continue
 		}
+		options, err := s.RouteOptions(id)
+		if err != nil {
+			return "", err
+		}
+		models := map[string]model{}
+		for key, m := range s.Models {
+			if m.Route == id {
+				models[key] = model{m.UpstreamID, m.Modalities}
+			}
+		}
+		routes[id] = told{r.Driver, r.BaseURL, r.CredentialEnv, options, models}
 	}
 	if len(routes) == 0 {
 		return "", nil
 	}
-	models := map[string]served{} // key -> what the gateway knows of it
-	for key, m := range s.Models {
-		if _, ok := routes[m.Route]; ok {
-			models[key] = served{m.Route, m.UpstreamID, m.Modalities}
-		}
-	}
-	data, err := strictjson.Marshal(map[string]any{"routes": routes, "models": models})
+	data, err := strictjson.Marshal(routes)
 	if err != nil {
 		return "", core.Errorf(core.KindValue, "the routes of profile %s can't be written as JSON: %w", s.ProfileID, err)
 	}
@@ -116,9 +127,9 @@ func (s *Snapshot) Save(stateDir string) error {
 	if err := folders.MakeDir(all); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp(all, "new-")
+	dir, err := newDraft(all)
 	if err != nil {
-		return core.Errorf(core.KindOS, "keeping a snapshot: %w", err)
+		return err
 	}
 	defer os.RemoveAll(dir) // what was renamed is not there any more
 	if err := s.write(dir); err != nil {

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -145,6 +146,39 @@ func assertWhole(t *testing.T, state string, s *profile.Snapshot) {
 	for name := range s.Files {
 		if _, err := kept.Text(name); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestDraftsAreSwept: what a killed Save or Clone has left is removed by the next
+// one, and what somebody may be making now is not.
+func TestDraftsAreSwept(t *testing.T) {
+	t.Parallel()
+	const old, young, damaged = ".codex-mmo-draft-1", ".codex-mmo-draft-2", ".codex-mmo-draft-3.old"
+	s := compile(t, &profile.CompileInput{Name: "team", Bundled: files()})
+	for folder, save := range map[string]func(root string) error{
+		"snapshots": s.Save,
+		"profiles": func(root string) error {
+			_, err := profile.Clone(&profile.CompileInput{Name: "team", Bundled: files(), ConfigDir: root}, "mine")
+			return err
+		},
+	} {
+		root := testkit.PrivateDir(t)
+		for _, name := range []string{old, young, damaged, "mine-too"} {
+			put(t, root, filepath.Join(folder, name, "profile.toml"), "")
+			if name != young {
+				hours := time.Now().Add(-2 * time.Hour)
+				if err := os.Chtimes(filepath.Join(root, folder, name), hours, hours); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := save(root); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(filepath.Join(root, folder))
+		if err != nil || len(entries) != 3 || entries[0].Name() != young {
+			t.Errorf("%s holds %v, %v, want the young draft, what was made and what is no draft", folder, entries, err)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (s *Snapshot) directSecrets(a Agent) []string {
 // starts: its own and those of its native agents.
 func (s *Snapshot) toolSecrets(id string) []string {
 	var names []string
-	for _, server := range s.EngineToolServers(id) {
+	for _, server := range s.engineToolServers(id) {
 		t := s.ToolServers[server]
 		names = append(names, t.EnvVars...)
 		if t.BearerTokenEnvVar != "" {
@@ -99,19 +99,24 @@ func sortedSet(words []string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(words)))
 }
 
-// EngineToolServers lists the tool servers that an agent's engine knows: those
+// engineToolServers lists the tool servers that an agent's engine knows: those
 // that it or one of its native agents is granted, sorted.
-func (s *Snapshot) EngineToolServers(id string) []string {
-	servers := slices.Collect(maps.Keys(s.Agents[id].ToolServers))
-	for _, native := range s.NativeAgents(id) {
-		servers = append(servers, slices.Collect(maps.Keys(s.Agents[native].ToolServers))...)
+func (s *Snapshot) engineToolServers(id string) []string {
+	return s.ToolServersOf(append(s.NativeAgents(id), id)...)
+}
+
+// ToolServersOf lists the tool servers that one of some agents is granted, sorted.
+func (s *Snapshot) ToolServersOf(ids ...string) []string {
+	var servers []string
+	for _, id := range ids {
+		servers = slices.AppendSeq(servers, maps.Keys(s.Agents[id].ToolServers))
 	}
 	return sortedSet(servers)
 }
 
 // NativeAgents lists the agents that run inside an agent's engine, in the order
-// of the team: those with backend native that it may spawn, and those that these
-// may spawn in turn.
+// of the team: those with backend native that it may spawn and, where the team
+// lets natives have natives, those that these may spawn in turn.
 func (s *Snapshot) NativeAgents(id string) []string {
 	found := map[string]bool{}
 	var visit func(id string)
@@ -119,7 +124,9 @@ func (s *Snapshot) NativeAgents(id string) []string {
 		for _, target := range s.Agents[id].CanSpawn {
 			if s.Agents[target].Native() && !found[target] {
 				found[target] = true
-				visit(target)
+				if s.Coordination.NativeNestedDelegation {
+					visit(target)
+				}
 			}
 		}
 	}
@@ -145,8 +152,7 @@ func (s *Snapshot) MeshTargets(id string) []string {
 	return list
 }
 
-// CanDelegate reports whether an agent may spawn jobs. A native one needs the
-// profile's leave.
+// CanDelegate reports whether an agent may spawn jobs.
 func (s *Snapshot) CanDelegate(id string) bool { return len(s.MeshTargets(id)) > 0 }
 
 // Times of an agent's engine, in seconds.
@@ -160,7 +166,7 @@ const (
 // to start, with something over.
 func (s *Snapshot) LifecycleTimeout(id string) float64 {
 	timeout := float64(minLifecycle)
-	for _, server := range s.EngineToolServers(id) {
+	for _, server := range s.engineToolServers(id) {
 		timeout = max(timeout, s.ToolServers[server].StartupTimeoutSec+lifecycleExtra)
 	}
 	return timeout

@@ -222,10 +222,6 @@ func (r Route) Direct() bool {
 	return r.Driver == DriverCodexLogin || r.Driver == DriverCodexCustom
 }
 
-// Scripted reports whether the route's models are scripted ones, so that their
-// tokens are not spent.
-func (r Route) Scripted() bool { return r.BillingMode == BillingScripted }
-
 // Model is a model as the team's agents see it.
 type Model struct {
 	Key              string   `json:"key"` // what Codex sends as "model"

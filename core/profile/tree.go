@@ -56,17 +56,20 @@ func (t *tree) where(path ...string) Origin {
 	return o
 }
 
-// over lays another tree on t, key by key: what it says wins.
+// over lays another tree on t, key by key: what it says wins. It changes the
+// tables of t alone, and shares none with top.
 func (t *tree) over(top *tree) {
 	for key, sub := range top.keys {
-		if mine := t.keys[key]; mine != nil && mine.keys != nil && sub.keys != nil {
-			mine.over(sub)
+		mine := t.keys[key]
+		if sub.keys == nil {
+			t.keys[key] = sub
 			continue
 		}
-		if t.keys == nil {
-			t.keys = map[string]*tree{}
+		if mine == nil || mine.keys == nil {
+			mine = &tree{origin: sub.origin, keys: map[string]*tree{}}
+			t.keys[key] = mine
 		}
-		t.keys[key] = sub
+		mine.over(sub)
 	}
 }
 
@@ -89,7 +92,7 @@ func parse(file string, data []byte, problems *Problems) *tree {
 			p.Key = strings.Join(invalid.Key(), ".")
 		}
 		problems.add(p)
-		return &tree{origin: Origin{File: file, Line: 1}, keys: map[string]*tree{}}
+		return empty(file) // what it lacks is no other problem
 	}
 	return build(values, Origin{File: file, Line: 1}, lines(data), nil)
 }

@@ -74,7 +74,7 @@ func (s *Supervisor) roles(rec *store.Session) map[string]admission.Agent {
 		role := admission.Agent{
 			CanSpawn: s.snap.MeshTargets(id), TaskKinds: a.TaskKinds, Permissions: a.Permissions, LowTrust: a.Trust == profile.TrustLow,
 			WriteScopeRequired: a.WriteScopeRequired, MaxActive: a.MaxActive, Resource: resourceOf(s.snap, a),
-			GoalTokens: a.GoalTokenBudget, Unpriced: unpriced(s.snap, a),
+			GoalTokens: a.GoalTokenBudget, Unpriced: s.snap.Unpriced(a.Model),
 		}
 		if route, known := rec.RouteAvailability[a.Route]; known && !route.Available {
 			role.Unavailable = cmp.Or(route.Reason, "route "+a.Route+" is unavailable")

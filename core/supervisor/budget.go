@@ -11,7 +11,6 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/admission"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
-	"github.com/codex-mmo/codex-mmo/core/strictjson"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
@@ -44,21 +43,12 @@ func budgetOf(in *CreateInput, snap *profile.Snapshot) (b store.Budget, err erro
 		return b, nil
 	}
 	for _, id := range snap.Order {
-		if a := snap.Agents[id]; unpriced(snap, a) {
+		if a := snap.Agents[id]; snap.Unpriced(a.Model) {
 			return b, core.Errorf(core.KindValue, "a budget of money can't be held: nobody knows the price of model %s of agent %s", a.Model, id).
 				WithRemedy("give the model a price in the catalogue, bind the agent to another model, or set allow_unknown_price = true in the profile's [budget]")
 		}
 	}
 	return b, nil
-}
-
-// unpriced reports whether nobody knows what an agent's model costs.
-func unpriced(snap *profile.Snapshot, a profile.Agent) bool {
-	if snap.Routes[a.Route].Scripted() {
-		return false
-	}
-	p := snap.Models[a.Model].Price
-	return p == nil || p.Input == nil || p.Output == nil
 }
 
 // budgeted reports whether the session's spending is limited. That never
@@ -135,10 +125,9 @@ func (s *Supervisor) charge(u *store.Usage, e *gatewaypb.TelemetryEvent) {
 
 // priced adds the cost of tokens by the model's price. cached is part of input.
 func (s *Supervisor) priced(u *store.Usage, input, cached, output uint64) {
-	m, route := s.snap.Models[u.Model], s.snap.Routes[u.Route]
-	switch p := m.Price; {
-	case route.Scripted() || u.Scripted || u.ChargedTokens == 0:
-	case p == nil || p.Input == nil || p.Output == nil:
+	switch p := s.snap.Price(u.Model); {
+	case u.Scripted || u.ChargedTokens == 0:
+	case s.snap.Unpriced(u.Model):
 		u.Unpriced = 1
 	default:
 		cachedPrice := p.CachedInput
@@ -163,17 +152,6 @@ func (s *Supervisor) priced(u *store.Usage, input, cached, output uint64) {
 
 // priceText writes a price as it stands in the catalogue.
 func priceText(usd float64) string { return strconv.FormatFloat(usd, 'f', -1, 64) }
-
-// costFree adds to a route's options that its models cost nothing: an answer
-// whose cost nobody knows would close a budget of money.
-func costFree(options []byte) ([]byte, error) {
-	all := map[string]any{}
-	if err := strictjson.Unmarshal(options, &all, nil); err != nil {
-		return nil, err
-	}
-	all["prices"] = map[string]any{"*": map[string]string{"input": "0", "output": "0"}}
-	return strictjson.Marshal(all)
-}
 
 // nanoOf turns dollars into billionths, rounded up: a budget is never charged
 // too little.

@@ -74,6 +74,13 @@ func TestBudgetOf(t *testing.T) {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, err, diff)
 		}
 	}
+	route := r.snap.Routes["offline"]
+	r.pay(nil)
+	route.BillingMode = profile.BillingLocal
+	r.snap.Routes["offline"], r.snap.Budget = route, profile.Budget{USD: 1}
+	if b, err := budgetOf(&CreateInput{}, r.snap); err != nil || b.Limit.NanoUSD != 1_000_000_000 {
+		t.Errorf("a budget of money of a model on one's own machine: %+v, %v", b, err)
+	}
 }
 
 // TestCharge: what a provider says of the cost goes first, then the price list
@@ -110,16 +117,6 @@ func TestCharge(t *testing.T) {
 	u := &store.Usage{Route: "offline", Model: "m", Scripted: true}
 	if r.charge(u, counted("")); u.NanoUSD != 0 || u.Unpriced != 0 || u.ChargedTokens != 1010 {
 		t.Errorf("a scripted answer was charged %+v", u)
-	}
-}
-
-// TestCostFree: a scripted route's models are said to cost nothing, beside what
-// else its options say.
-func TestCostFree(t *testing.T) {
-	t.Parallel()
-	got, err := costFree([]byte(`{"wire":"openai_chat"}`))
-	if want := `{"prices":{"*":{"input":"0","output":"0"}},"wire":"openai_chat"}`; err != nil || string(got) != want {
-		t.Errorf("costFree = %s, %v, want %s", got, err, want)
 	}
 }
 

@@ -76,7 +76,9 @@ func budgetRequest(g *gatewayLink, p *admission.Purse, ref string, limit store.A
 
 // rootUnpriced reports whether nobody knows what the root costs: its budget of
 // money would close with its first answer.
-func (s *Supervisor) rootUnpriced() bool { return unpriced(s.snap, s.snap.Agents[s.snap.RootAgent]) }
+func (s *Supervisor) rootUnpriced() bool {
+	return s.snap.Unpriced(s.snap.Agents[s.snap.RootAgent].Model)
+}
 
 // watchBudgets keeps the gateway's limits in step with what is spent and held,
 // until ctx ends.

@@ -171,7 +171,7 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 		return nil, err
 	}
 	mark := a.ref + "/" + strconv.FormatUint(generation, 10)
-	env, err := codexhome.Secrets(s.snap, a.rec.Agent, s.keys.Lookup)
+	env, err := codexhome.Secrets(s.snap, a.rec.Agent, s.cachedSession().Tainted, s.keys.Lookup)
 	if err != nil {
 		return nil, err
 	}

@@ -16,12 +16,8 @@ import (
 // availability says which of a team's routes can be used, by what is there of
 // credentials and by the faults that the session was given.
 func availability(snap *profile.Snapshot, keys *profile.Credentials, getenv func(string) string, faults map[string]string) map[string]store.Availability {
-	has := func(name string) bool {
-		_, ok := keys.Lookup(name)
-		return ok
-	}
 	routes := map[string]store.Availability{}
-	for id, r := range snap.Availability(has, codexhome.LoggedIn(getenv), faults) {
+	for id, r := range snap.Availability(keys.Has, codexhome.LoggedIn(getenv), faults) {
 		routes[id] = store.Availability{Available: r.Available, Reason: r.Reason, Fault: r.Fault}
 	}
 	return routes
@@ -64,9 +60,6 @@ func (g *gatewayLink) routes() ([]*gatewaypb.Route, []*basepb.Secret, error) {
 			continue
 		}
 		options, err := snap.RouteOptions(id)
-		if err == nil && r.Scripted() && g.sup.cachedSession().Budget.Limit.NanoUSD > 0 {
-			options, err = costFree(options)
-		}
 		if err != nil {
 			return nil, nil, err
 		}
