@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/dialect"
 	"github.com/codex-mmo/codex-mmo/core/strictjson"
 )
 
@@ -101,6 +101,7 @@ func (c *compiler) route(model, id string) {
 	c.driver(&out, at)
 	c.endpoint(&out, at)
 	c.headers(&out, at)
+	c.quirks(&out, r.Quirks, at)
 	switch {
 	case r.Driver == DriverOffline && r.Script == "":
 		c.badEntry("is missing", "driver offline plays a script of the profile", at("script")...)
@@ -188,34 +189,46 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// headers checks names and plain values of a route's headers.
+// headers checks a route's headers and the names of its secrets.
 func (c *compiler) headers(r *Route, at func(...string) []string) {
+	fault := func(wrong, right string, keys ...string) {
+		if wrong != "" {
+			c.badEntry(wrong, right, at(keys...)...)
+		}
+	}
 	for name, value := range r.Headers {
-		if !validHeader(name) || strings.ContainsFunc(value, isControl) {
-			c.badEntry("is no HTTP header", "a name of letters, digits and -, a value without control characters", at("headers", name)...)
-		}
-		if http.CanonicalHeaderKey(name) == "Authorization" {
-			c.badEntry("would put a key into the profile", "use credential_env", at("headers", name)...)
-		}
+		wrong, right := dialect.HeaderFault(name, value)
+		fault(wrong, right, "headers", name)
 	}
 	for name, env := range r.EnvHTTPHeaders {
-		if !validHeader(name) {
-			c.badEntry("is no HTTP header", "a name of letters, digits and -", at("env_http_headers", name)...)
-		}
+		wrong, right := dialect.SecretHeaderFault(name, r.CredentialEnv != "")
+		fault(wrong, right, "env_http_headers", name)
 		c.secretName(env, c.catalog, at("env_http_headers", name))
 	}
-	if r.SessionHeader != "" && !validHeader(r.SessionHeader) {
-		c.badEntry("is "+quote(r.SessionHeader)+", which is no HTTP header", "a name of letters, digits and -", at("session_header")...)
+	if r.SessionHeader != "" {
+		wrong, right := dialect.SessionHeaderFault(r.SessionHeader)
+		fault(wrong, right, "session_header")
 	}
 	if r.CredentialEnv != "" {
 		c.secretName(r.CredentialEnv, c.catalog, at("credential_env"))
 	}
 }
 
-func validHeader(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
-	})
+// quirks checks those of a route that the built-in gateway serves; a plugin's
+// are its own.
+func (c *compiler) quirks(r *Route, quirks map[string]any, at func(...string) []string) {
+	if strings.HasPrefix(r.Driver, DriverPlugin) {
+		return
+	}
+	for name, value := range quirks {
+		wrong, right := dialect.QuirkFault(name, value)
+		if near := nearest(name, dialect.QuirkNames()); wrong != "" && near != "" && near != name {
+			right = "did you mean " + near + "?"
+		}
+		if wrong != "" {
+			c.badEntry(wrong, right, at("quirks", name)...)
+		}
+	}
 }
 
 func (c *compiler) secretName(name string, t *tree, path []string) {

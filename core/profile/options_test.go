@@ -43,8 +43,17 @@ quirks = { reasoning_content = true }
 
 func TestRouteOptionsAreChecked(t *testing.T) {
 	for name, tt := range map[string]struct{ driver, keys, want string }{
-		"too many retries": {profile.DriverChat, "retries = 11", "routes.r.retries: is 11; must be from 0 to 10"},
-		"no header":        {profile.DriverChat, `session_header = "X Y"`, `routes.r.session_header: is "X Y", which is no HTTP header`},
+		"too many retries":               {profile.DriverChat, "retries = 11", "routes.r.retries: is 11; must be from 0 to 10"},
+		"no header":                      {profile.DriverChat, `session_header = "X Y"`, `routes.r.session_header: can't name the conversation; use another name`},
+		"key in a direct route's header": {profile.DriverCodexCustom, `headers = { x-api-key = "k" }`, "routes.r.headers.x-api-key: would put a key in the open"},
+		"header of ours":                 {profile.DriverChat, `headers = { Host = "h" }`, "routes.r.headers.Host: can't be set; leave it out"},
+		"two keys":                       {profile.DriverChat, "credential_env = \"K\"\nenv_http_headers = { Authorization = \"L\" }", "routes.r.env_http_headers.Authorization: has two secrets"},
+		"secret in a header of ours":     {profile.DriverChat, `env_http_headers = { Cookie = "K" }`, "routes.r.env_http_headers.Cookie: can't be set"},
+		"misspelt quirk":                 {profile.DriverChat, "quirks = { no_image = true }", "routes.r.quirks.no_image: is no quirk; did you mean no_images?"},
+		"unknown quirk":                  {profile.DriverChat, "quirks = { sings = true }", "routes.r.quirks.sings: is no quirk; the quirks are effort, reasoning_content,"},
+		"quirk of another type":          {profile.DriverChat, `quirks = { omit = "tool_choice" }`, `routes.r.quirks.omit: can't be "tool_choice"; must be a list of strings`},
+		"quirk within":                   {profile.DriverChat, `quirks = { effort = { high = 3 } }`, `routes.r.quirks.effort: can't be {"high":3}; must be a table of strings`},
+		"unknown way to think":           {profile.DriverChat, `quirks = { thinking = "bugdet" }`, `routes.r.quirks.thinking: can't be "bugdet"; must be "budget", "off" or ""`},
 		"without a gateway": {
 			profile.DriverCodexCustom, "retries = 1",
 			"routes.r.retries: is done by the gateway, which driver codex_custom does not use; leave it out",
