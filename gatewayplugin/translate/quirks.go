@@ -58,6 +58,11 @@ func Adjust(body []byte, omit []string, add map[string]json.RawMessage) ([]byte,
 	if err := json.Unmarshal(body, &members); err != nil {
 		return nil, fmt.Errorf("read the provider's request: %w", err)
 	}
+	adjust(members, omit, add)
+	return encode(members)
+}
+
+func adjust(members map[string]json.RawMessage, omit []string, add map[string]json.RawMessage) {
 	for _, name := range omit {
 		delete(members, name)
 	}
@@ -66,7 +71,6 @@ func Adjust(body []byte, omit []string, add map[string]json.RawMessage) ([]byte,
 			members[name] = value
 		}
 	}
-	return encode(members)
 }
 
 func (q *Quirks) effort(effort string) string {

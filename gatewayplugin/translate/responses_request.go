@@ -10,19 +10,16 @@ import (
 )
 
 // ResponsesRequest makes the request for a provider that speaks Responses
-// itself: what Codex sent, with the provider's name of the model, without
-// client_metadata, which names this installation, and with state that other
-// routes left behind taken out. quirks may be nil.
-func ResponsesRequest(raw []byte, origin Origin, quirks *Quirks) (*Call, error) {
+// itself: raw, which is what Codex sent and in as JSON, with the provider's name
+// of the model, without client_metadata, which names this installation, with
+// state that other routes left behind taken out, and adjusted by what quirks
+// omit and by add. quirks may be nil.
+func ResponsesRequest(in *responses.Request, raw []byte, origin Origin, quirks *Quirks, add map[string]json.RawMessage) (*Call, error) {
 	if quirks == nil {
 		quirks = &Quirks{}
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
-	}
-	in, err := responses.Decode(raw)
-	if err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	p := &passRequest{origin: origin, call: &Call{Tools: newTools()}, members: members}
@@ -47,6 +44,8 @@ func ResponsesRequest(raw []byte, origin Origin, quirks *Quirks) (*Call, error) 
 	if p.err != nil {
 		return nil, p.err
 	}
+	adjust(members, quirks.Omit, add)
+	var err error
 	p.call.Body, err = encode(members)
 	return p.call, err
 }
