@@ -16,6 +16,7 @@ import (
 // state, and with functions alone where only they are known.
 func FuzzResponsesRequest(f *testing.F) {
 	seeds(f, "testdata/request/*.responses.json", true)
+	f.Add([]byte("null"), false)
 	f.Add([]byte(`{"input":[{"type":"reasoning","encrypted_content":"mmo1:x"},{"type":"reasoning","encrypted_content":"mmo1r:0:x"}],"client_metadata":{"a":1}}`), false)
 	f.Fuzz(func(t *testing.T, raw []byte, functions bool) {
 		in, err := responses.Decode(raw)

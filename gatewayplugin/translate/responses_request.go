@@ -22,6 +22,9 @@ func ResponsesRequest(in *responses.Request, raw []byte, origin Origin, quirks *
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
+	if members == nil {
+		return nil, &UnfitError{"null", "it must be a JSON object"}
+	}
 	p := &passRequest{origin: origin, call: &Call{Tools: newTools()}, members: members}
 	p.set("model", origin.Model)
 	delete(members, "client_metadata")
