@@ -173,6 +173,11 @@ var vectors = []vector{
 		absent:  []string{"mmo1", "gAAA", `"reasoning"`}, dropped: "reasoning.state,reasoning.state",
 	},
 	{
+		name: "40 no state is no empty state", wire: "openai_responses", quirks: `{"functions_only":true}`, answer: passed(),
+		request: `"input":[{"type":"message","role":"user","content":"u"},{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]},{"type":"reasoning","summary":[],"encrypted_content":null}]`,
+		sent:    []string{`{"summary":[{"type":"summary_text","text":"hm"}],"type":"reasoning"},{"summary":[],"type":"reasoning"}`}, absent: []string{"encrypted_content"},
+	},
+	{
 		name: "42 members that a provider refuses are left out", quirks: `{"omit":["tool_choice","temperature"]}`, answer: said("stop", `{"content":"a"}`),
 		request: probeTools + `,"input":"go","tool_choice":"auto","temperature":0.5`, absent: []string{"tool_choice", "temperature"}, dropped: "tools.web_search",
 	},

@@ -189,7 +189,11 @@ func (p *passRequest) functionsOnly(in *responses.Request, quirks *Quirks) error
 				}
 				item.EncryptedContent = state
 			}
-			items = append(items, object{"type": "reasoning", "summary": orEmpty(item.Summary), "encrypted_content": item.EncryptedContent})
+			thought := object{"type": "reasoning", "summary": orEmpty(item.Summary)}
+			if item.EncryptedContent != "" {
+				thought["encrypted_content"] = item.EncryptedContent
+			}
+			items = append(items, thought)
 		case "function_call":
 			items = append(items, object{"type": "function_call", "call_id": item.CallID, "name": p.call.Tools.wire(item.Namespace, item.Name), "arguments": validArguments(responses.String(item.Arguments))})
 		case "custom_tool_call":
