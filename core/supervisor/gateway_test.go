@@ -148,6 +148,19 @@ func TestRouteThatTheGatewayRefuses(t *testing.T) {
 	check(store.Availability{Available: true}, "")
 }
 
+// TestGatewayIsToldOfSpans: what decides about spans reaches the gateway; the
+// headers of the endpoint, which hold keys, do not.
+func TestGatewayIsToldOfSpans(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318", "OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_HEADERS": "key=k",
+	}
+	want := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://h:4318", "OTEL_SDK_DISABLED=true"}
+	if diff := cmp.Diff(want, BaseEnv(func(name string) string { return env[name] })); diff != "" {
+		t.Errorf("the gateway's environment (-want +got):\n%s", diff)
+	}
+}
+
 // TestTelemetryIsOpenedAgain: a stream that ends under a living gateway is
 // opened again.
 func TestTelemetryIsOpenedAgain(t *testing.T) {
