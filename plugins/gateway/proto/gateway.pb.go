@@ -1129,14 +1129,13 @@ type TelemetryEvent struct {
 	RequestedPolicy string `protobuf:"bytes,30,opt,name=requested_policy,json=requestedPolicy,proto3" json:"requested_policy,omitempty"`
 	PolicyViolated  bool   `protobuf:"varint,31,opt,name=policy_violated,json=policyViolated,proto3" json:"policy_violated,omitempty"`
 	// What a provider that routes on said of its own way: the endpoint that
-	// served, the number of its attempt that succeeded, how often it tried again,
-	// and which of the asked ones in turn it was. Absent: not told.
+	// served, the number of its attempt that succeeded, and which of the asked ones
+	// in turn it was. Absent: not told.
 	ServingEndpoint     string  `protobuf:"bytes,32,opt,name=serving_endpoint,json=servingEndpoint,proto3" json:"serving_endpoint,omitempty"`
 	RouterAttempt       *uint32 `protobuf:"varint,33,opt,name=router_attempt,json=routerAttempt,proto3,oneof" json:"router_attempt,omitempty"`
-	RouterRetries       *uint32 `protobuf:"varint,34,opt,name=router_retries,json=routerRetries,proto3,oneof" json:"router_retries,omitempty"`
-	RouterFallbackIndex *uint32 `protobuf:"varint,35,opt,name=router_fallback_index,json=routerFallbackIndex,proto3,oneof" json:"router_fallback_index,omitempty"`
+	RouterFallbackIndex *uint32 `protobuf:"varint,34,opt,name=router_fallback_index,json=routerFallbackIndex,proto3,oneof" json:"router_fallback_index,omitempty"`
 	// The provider's id of the generation, for later look-ups.
-	GenerationId  string `protobuf:"bytes,36,opt,name=generation_id,json=generationId,proto3" json:"generation_id,omitempty"`
+	GenerationId  string `protobuf:"bytes,35,opt,name=generation_id,json=generationId,proto3" json:"generation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1398,13 +1397,6 @@ func (x *TelemetryEvent) GetServingEndpoint() string {
 func (x *TelemetryEvent) GetRouterAttempt() uint32 {
 	if x != nil && x.RouterAttempt != nil {
 		return *x.RouterAttempt
-	}
-	return 0
-}
-
-func (x *TelemetryEvent) GetRouterRetries() uint32 {
-	if x != nil && x.RouterRetries != nil {
-		return *x.RouterRetries
 	}
 	return 0
 }
@@ -1694,7 +1686,8 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\x10TelemetryRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xb5\v\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xf6\n" +
+	"\n" +
 	"\x0eTelemetryEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
 	"\x0erecorded_at_ns\x18\x02 \x01(\x03R\frecordedAtNs\x12\x1b\n" +
@@ -1733,17 +1726,15 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\x10requested_policy\x18\x1e \x01(\tR\x0frequestedPolicy\x12'\n" +
 	"\x0fpolicy_violated\x18\x1f \x01(\bR\x0epolicyViolated\x12)\n" +
 	"\x10serving_endpoint\x18  \x01(\tR\x0fservingEndpoint\x12*\n" +
-	"\x0erouter_attempt\x18! \x01(\rH\x05R\rrouterAttempt\x88\x01\x01\x12*\n" +
-	"\x0erouter_retries\x18\" \x01(\rH\x06R\rrouterRetries\x88\x01\x01\x127\n" +
-	"\x15router_fallback_index\x18# \x01(\rH\aR\x13routerFallbackIndex\x88\x01\x01\x12#\n" +
-	"\rgeneration_id\x18$ \x01(\tR\fgenerationIdB\x0f\n" +
+	"\x0erouter_attempt\x18! \x01(\rH\x05R\rrouterAttempt\x88\x01\x01\x127\n" +
+	"\x15router_fallback_index\x18\" \x01(\rH\x06R\x13routerFallbackIndex\x88\x01\x01\x12#\n" +
+	"\rgeneration_id\x18# \x01(\tR\fgenerationIdB\x0f\n" +
 	"\r_input_tokensB\x16\n" +
 	"\x14_cached_input_tokensB\x10\n" +
 	"\x0e_output_tokensB\x13\n" +
 	"\x11_reasoning_tokensB\x15\n" +
 	"\x13_cache_write_tokensB\x11\n" +
-	"\x0f_router_attemptB\x11\n" +
-	"\x0f_router_retriesB\x18\n" +
+	"\x0f_router_attemptB\x18\n" +
 	"\x16_router_fallback_index\"C\n" +
 	"\x0eReleaseRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\"/\n" +
