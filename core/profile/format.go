@@ -115,10 +115,10 @@ type modelFile struct {
 }
 
 type priceFile struct {
-	Input       *float64 `toml:"input" doc:"of input tokens" min:"0"`
-	CachedInput *float64 `toml:"cached_input" doc:"of input tokens that the provider had cached" min:"0"`
-	CacheWrite  *float64 `toml:"cache_write" doc:"of input tokens that the provider writes to its cache; without it as input" min:"0"`
-	Output      *float64 `toml:"output" doc:"of output tokens" min:"0"`
+	Input       *float64 `toml:"input" doc:"of input tokens" min:"0" max:"1000000"`
+	CachedInput *float64 `toml:"cached_input" doc:"of input tokens that the provider had cached" min:"0" max:"1000000"`
+	CacheWrite  *float64 `toml:"cache_write" doc:"of input tokens that the provider writes to its cache; without it as input" min:"0" max:"1000000"`
+	Output      *float64 `toml:"output" doc:"of output tokens" min:"0" max:"1000000"`
 	AsOf        string   `toml:"as_of" doc:"day of the price list: 2026-11-30"`
 }
 
