@@ -30,6 +30,7 @@ var coreOrder = []string{
 	"core/process",
 	"core/strictjson",
 	"core/modeltest",
+	"core/dialect",
 	"core/smoke",
 	"core/folders",
 	"core/access",
@@ -69,7 +70,7 @@ var layers = []layer{
 	},
 	{
 		"gatewayplugin/...",
-		[]string{"gatewayplugin/...", "plugins/...", "core", "core/process", "core/modeltest"},
+		[]string{"gatewayplugin/...", "plugins/...", "core", "core/process", "core/modeltest", "core/dialect"},
 		"the gateway belongs to no session",
 	},
 	{
@@ -103,7 +104,7 @@ var alsoBelow = map[string][]string{ // core package -> patterns
 
 // testsMay adds what the tests of single packages may import.
 var testsMay = map[string][]string{
-	"profiles": {"core/profile"}, // what compiles them
+	"profiles": {"core/profile", "gatewayplugin", "plugins/base/proto", "plugins/gateway/proto"}, // what compiles and what serves them
 }
 
 // forTests are packages of ours that any test may import beside what its

@@ -33,7 +33,7 @@ func (x *exchange) translate() (*translate.Call, error) {
 	var err error
 	switch x.route.wire {
 	case wireResponses:
-		call, err = translate.ResponsesRequest(x.body, origin, quirks)
+		return translate.ResponsesRequest(x.request, x.body, origin, quirks, x.route.options.Body)
 	case wireAnthropic:
 		call, err = translate.AnthropicRequest(x.request, origin, quirks)
 	default:

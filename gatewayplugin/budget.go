@@ -22,18 +22,14 @@ const (
 	maxBudgetIDs = 64
 )
 
-// account is what was spent on something.
-type account struct {
-	tokens uint64
-	usd    big.Rat
-	// unpriced says that an answer's cost is known to nobody, so that usd is
-	// too small.
-	unpriced bool
-}
-
-// budget is an account with limits, shared by the bearers that name it.
+// budget is what the bearers that name it have spent, and its limits.
 type budget struct {
-	account
+	spent    uint64 // tokens
+	spentUSD big.Rat
+	// unpriced says that an answer's cost is known to nobody, so that spentUSD
+	// is too small.
+	unpriced bool
+
 	set    bool     // the supervisor has set its limits
 	tokens *uint64  // limit; nil: none
 	usd    *big.Rat // limit; nil: none
@@ -43,12 +39,11 @@ type budget struct {
 // in the telemetry, so the next gateway begins where this one ended.
 type ledger struct {
 	mu      sync.Mutex
-	agents  map[string]*account // agent ref -> what all its bearers have spent
-	budgets map[string]*budget  // budget id -> it
+	budgets map[string]*budget // budget id -> it
 }
 
 func newLedger() *ledger {
-	return &ledger{agents: map[string]*account{}, budgets: map[string]*budget{}}
+	return &ledger{budgets: map[string]*budget{}}
 }
 
 // charge counts an attempt, also one of an earlier gateway.
@@ -56,32 +51,17 @@ func (l *ledger) charge(row *gatewaypb.TelemetryEvent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	tokens := row.GetChargedTokens()
-	if tokens == 0 { // a row of before there were budgets
-		tokens = row.GetInputTokens() + row.GetOutputTokens()
-	}
 	cost, priced := new(big.Rat).SetString(row.GetCostUsd())
-	add := func(a *account) {
-		a.tokens += tokens
+	for _, id := range row.GetBudgetIds() {
+		b := l.budgetLocked(id)
+		b.spent += tokens
 		switch {
 		case priced:
-			a.usd.Add(&a.usd, cost)
+			b.spentUSD.Add(&b.spentUSD, cost)
 		case tokens > 0 && (row.GetOutcome() == "completed" || row.GetOutcome() == "incomplete"):
-			a.unpriced = true // what was cut off would close it at every interrupt
+			b.unpriced = true // what was cut off would close it at every interrupt
 		}
 	}
-	add(l.agentLocked(row.GetAgentRef()))
-	for _, id := range row.GetBudgetIds() {
-		add(&l.budgetLocked(id).account)
-	}
-}
-
-func (l *ledger) agentLocked(ref string) *account {
-	a := l.agents[ref]
-	if a == nil {
-		a = &account{}
-		l.agents[ref] = a
-	}
-	return a
 }
 
 func (l *ledger) budgetLocked(id string) *budget {
@@ -98,9 +78,6 @@ func (l *ledger) budgetLocked(id string) *budget {
 func (l *ledger) refusal(tok *token) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if tok.budget > 0 && l.agentLocked(tok.agentRef).tokens >= tok.budget {
-		return fmt.Sprintf("the token budget of %d is used up", tok.budget)
-	}
 	for _, id := range tok.budgets {
 		if why := l.budgetLocked(id).refusal(id); why != "" {
 			return why
@@ -113,11 +90,11 @@ func (b *budget) refusal(id string) string {
 	switch {
 	case !b.set:
 		return fmt.Sprintf("the budget %s has not been set", id)
-	case b.tokens != nil && b.account.tokens >= *b.tokens:
+	case b.tokens != nil && b.spent >= *b.tokens:
 		return fmt.Sprintf("the shared token budget of %d (%s) is used up", *b.tokens, id)
 	case b.usd != nil && b.unpriced:
 		return fmt.Sprintf("the shared budget of %s USD (%s) is closed: the cost of an answer is not known", money(b.usd), id)
-	case b.usd != nil && b.account.usd.Cmp(b.usd) >= 0:
+	case b.usd != nil && b.spentUSD.Cmp(b.usd) >= 0:
 		return fmt.Sprintf("the shared budget of %s USD (%s) is used up", money(b.usd), id)
 	}
 	return ""
@@ -137,7 +114,7 @@ func validBudgetID(id string) bool {
 	return id != "" && len(id) <= 128 && !strings.ContainsFunc(id, func(r rune) bool { return r > unicode.MaxASCII || r <= ' ' || r == 0x7f })
 }
 
-// UpdateBudget sets the limits of a budget and returns what was spent on it.
+// UpdateBudget sets the limits of a budget.
 func (g *Gateway) UpdateBudget(_ context.Context, req *gatewaypb.UpdateBudgetRequest) (*gatewaypb.UpdateBudgetResponse, error) {
 	id := req.GetBudgetId()
 	if !validBudgetID(id) {
@@ -161,7 +138,5 @@ func (g *Gateway) UpdateBudget(_ context.Context, req *gatewaypb.UpdateBudgetReq
 	}
 	b := t.ledger.budgetLocked(id)
 	b.set, b.tokens, b.usd = true, req.Tokens, usd
-	return &gatewaypb.UpdateBudgetResponse{
-		UsedTokens: b.account.tokens, UsedUsd: money(&b.account.usd), Exhausted: b.refusal(id) != "",
-	}, nil
+	return &gatewaypb.UpdateBudgetResponse{}, nil
 }

@@ -14,22 +14,21 @@ import (
 )
 
 // limit sets a budget of session s1. tokens may be nil, usd empty.
-func (r *rig) limit(id string, tokens *uint64, usd string) *gatewaypb.UpdateBudgetResponse {
+func (r *rig) limit(id string, tokens *uint64, usd string) {
 	r.t.Helper()
-	answer, err := r.gateway.UpdateBudget(r.ctx, &gatewaypb.UpdateBudgetRequest{Tenant: fence("s1", 1), BudgetId: id, Tokens: tokens, Usd: usd})
+	_, err := r.gateway.UpdateBudget(r.ctx, &gatewaypb.UpdateBudgetRequest{Tenant: fence("s1", 1), BudgetId: id, Tokens: tokens, Usd: usd})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return answer
 }
 
 func ptr(n uint64) *uint64 { return &n }
 
 // spends issues a bearer for an agent that shares budgets.
-func (r *rig) spends(bearer, agent string, tokens uint64, budgets ...string) {
+func (r *rig) spends(bearer, agent string, budgets ...string) {
 	r.t.Helper()
 	r.issue("s1", bearer, func(req *gatewaypb.IssueTokenRequest) {
-		req.AgentRef, req.TokenBudget, req.BudgetIds = agent, tokens, budgets
+		req.AgentRef, req.BudgetIds = agent, budgets
 	})
 }
 
@@ -44,19 +43,20 @@ func (r *rig) refused(bearer string) string {
 	return message
 }
 
-// TestTokenBudget: an agent whose tokens are used up is refused before its
-// request leaves, whichever of its bearers it shows, until it gets more.
-func TestTokenBudget(t *testing.T) {
+// TestBudget: an agent whose tokens are used up is refused before its request
+// leaves, whichever of its bearers it shows, until it gets more.
+func TestBudget(t *testing.T) {
 	p := newProvider(t, counted(9, 3, ""))
 	r := through(t, p, "openai_chat")
-	const used = "the token budget of 12 is used up"
-	r.spends("bearer", "a", 12)
+	const used = "the shared token budget of 12 (a) is used up"
+	r.limit("a", ptr(12), "")
+	r.spends("bearer", "a", "a")
 	if why := r.refused("bearer"); why != "" {
 		t.Fatalf("first: %s", why)
 	}
 	p.body = nil
-	r.spends("bearer", "a", 12)
-	r.spends("next engine's", "a", 12)
+	r.spends("bearer", "a", "a")
+	r.spends("next engine's", "a", "a")
 	for _, bearer := range []string{"bearer", "next engine's"} {
 		if why := r.refused(bearer); why != used {
 			t.Errorf("%s: %q, want %q", bearer, why, used)
@@ -68,8 +68,9 @@ func TestTokenBudget(t *testing.T) {
 	if row := r.row("s1", 1); row.GetFailureKind() != "budget" || row.GetAttempt() != 0 || row.GetProviderMessage() != used || row.GetChargedTokens() != 0 {
 		t.Errorf("row %v", row)
 	}
-	r.spends("bearer", "a", 13)
-	r.spends("other", "b", 12)
+	r.limit("a", ptr(13), "")
+	r.limit("b", ptr(12), "")
+	r.spends("other", "b", "b")
 	for _, bearer := range []string{"bearer", "other"} {
 		if why := r.refused(bearer); why != "" {
 			t.Errorf("%s: %s", bearer, why)
@@ -93,8 +94,8 @@ func TestSharedBudgets(t *testing.T) {
 	r := through(t, newProvider(t, counted(8, 2, "0.25")), "openai_chat")
 	r.limit("tree", ptr(25), "")
 	r.limit("leaf", ptr(10), "0.75")
-	r.spends("root", "a", 0, "tree")
-	r.spends("leaf", "b", 0, "tree", "leaf")
+	r.spends("root", "a", "tree")
+	r.spends("leaf", "b", "tree", "leaf")
 	for i, tt := range []struct{ bearer, why string }{
 		{"root", ""},
 		{"leaf", ""},
@@ -106,21 +107,15 @@ func TestSharedBudgets(t *testing.T) {
 			t.Errorf("step %d, %s: %q, want %q", i, tt.bearer, why, tt.why)
 		}
 	}
-	if got := r.limit("tree", nil, "0.75"); got.GetUsedTokens() != 30 || got.GetUsedUsd() != "0.75" || !got.GetExhausted() {
-		t.Errorf("tree %v", got)
-	}
+	r.limit("tree", nil, "0.75")
 	if why := r.refused("root"); why != "the shared budget of 0.75 USD (tree) is used up" {
 		t.Errorf("root: %q", why)
 	}
-	if got := r.limit("tree", ptr(31), "0.750000001"); got.GetExhausted() {
-		t.Errorf("tree %v", got)
-	}
+	r.limit("tree", ptr(31), "0.750000001")
 	if why := r.refused("root"); why != "" {
 		t.Errorf("root: %q", why)
 	}
-	if got := r.limit("tree", ptr(0), ""); !got.GetExhausted() {
-		t.Errorf("tree %v", got)
-	}
+	r.limit("tree", ptr(0), "")
 	if why := r.refused("root"); why != "the shared token budget of 0 (tree) is used up" {
 		t.Errorf("root: %q", why)
 	}
@@ -130,7 +125,7 @@ func TestSharedBudgets(t *testing.T) {
 // nothing leave.
 func TestBudgetsFailClosed(t *testing.T) {
 	r := through(t, newProvider(t, counted(8, 2, "")), "openai_chat")
-	r.spends("bearer", "a", 0, "money")
+	r.spends("bearer", "a", "money")
 	if why := r.refused("bearer"); why != "the budget money has not been set" {
 		t.Errorf("before it is set: %q", why)
 	}
@@ -165,21 +160,28 @@ func TestBudgetsSurviveTheGateway(t *testing.T) {
 	p := newProvider(t, counted(8, 2, "0.25"))
 	first := through(t, p, "openai_chat")
 	first.limit("tree", ptr(10), "")
-	first.spends("bearer", "a", 0, "tree")
+	first.spends("bearer", "a", "tree")
 	first.refused("bearer")
 	first.drain()
 	second := newRig(t, nil, &gatewaypb.StartRequest{StateDir: first.stateDir})
 	second.apply("s1", []*gatewaypb.Route{{Id: "r", Driver: "openai_chat", BaseUrl: p.URL, SecretName: "KEY", Models: []*gatewaypb.RouteModel{{Key: "m"}}}}, &basepb.Secret{Name: "KEY", Value: []byte(secret)})
-	second.spends("bearer", "a", 0, "tree")
-	second.spends("own", "a", 10)
+	second.spends("bearer", "a", "tree")
 	if why := second.refused("bearer"); why != "the budget tree has not been set" {
 		t.Errorf("before it is set: %q", why)
 	}
-	if got := second.limit("tree", ptr(10), ""); got.GetUsedTokens() != 10 || got.GetUsedUsd() != "0.25" || !got.GetExhausted() {
-		t.Errorf("tree %v", got)
-	}
-	if why := second.refused("own"); why != "the token budget of 10 is used up" {
-		t.Errorf("own: %q", why)
+	for _, tt := range []struct {
+		tokens *uint64
+		usd    string
+		why    string
+	}{
+		{ptr(10), "", "the shared token budget of 10 (tree) is used up"},
+		{nil, "0.25", "the shared budget of 0.25 USD (tree) is used up"},
+		{ptr(11), "0.250000001", ""},
+	} {
+		second.limit("tree", tt.tokens, tt.usd)
+		if why := second.refused("bearer"); why != tt.why {
+			t.Errorf("limits %v and %q: %q, want %q", tt.tokens, tt.usd, why, tt.why)
+		}
 	}
 }
 

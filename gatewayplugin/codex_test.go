@@ -184,7 +184,7 @@ func TestRealCodexStopsAtItsBudget(t *testing.T) {
 	r := newRig(t, nil, nil)
 	r.apply("s1", []*gatewaypb.Route{offline("r", hello, "m")})
 	r.limit("job", ptr(0), "")
-	r.spends("bearer", "a", 0, "job")
+	r.spends("bearer", "a", "job")
 	out, err := r.codexExec(dir, 3)
 	if err == nil || !strings.Contains(string(out), "the shared token budget of 0 (job) is used up") {
 		t.Errorf("codex exec: %v\n%s", err, out)

@@ -168,8 +168,8 @@ func TestRoutesThatCannotServe(t *testing.T) {
 		{"URL", &gatewaypb.Route{Driver: "openai_responses", BaseUrl: "ftp://h"}, "is no http or https URL"},
 		{"query in the URL", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h/v1?key=x"}, "is no http or https URL without a query"},
 		{"secret header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"secret_headers":{"X-Org":"NO_KEY"}}`)}, "there is no secret NO_KEY; add NO_KEY to credentials.env"},
-		{"secret header that is ours", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"secret_headers":{"host":"KEY"}}`)}, "header host can't be set by options"},
-		{"two secrets for one header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", SecretName: "KEY", OptionsJson: []byte(`{"secret_headers":{"authorization":"KEY"}}`)}, "header authorization has two secrets"},
+		{"secret header that is ours", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"secret_headers":{"host":"KEY"}}`)}, `header "host" can't be set; leave it out`},
+		{"two secrets for one header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", SecretName: "KEY", OptionsJson: []byte(`{"secret_headers":{"authorization":"KEY"}}`)}, `header "authorization" has two secrets`},
 		{"secret header in clear text", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "http://h", OptionsJson: []byte(`{"secret_headers":{"X-Org":"KEY"}}`)}, "would send the secret unencrypted; use https"},
 		{"control characters in a secret", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"secret_headers":{"X-Org":"BROKEN"}}`)}, "the secret BROKEN has control characters"},
 		{"header that is none", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"headers":{"a b":"x"}}`)}, `"a b" is no header that can be sent`},
@@ -177,7 +177,7 @@ func TestRoutesThatCannotServe(t *testing.T) {
 		{"session header that is ours", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"session_header":"Authorization"}`)}, `header "Authorization" can't name the conversation`},
 		{"retries", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"retries":11}`)}, "retries must be 0 to 10, not 11"},
 		{"prices", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"prices":{"m":{"input":"-1","output":"2"}}}`)}, `the prices of "m" can't be used`},
-		{"header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"headers":{"authorization":"x"}}`)}, "header authorization can't be set by options"},
+		{"header", &gatewaypb.Route{Driver: "openai_chat", BaseUrl: "https://h", OptionsJson: []byte(`{"headers":{"authorization":"x"}}`)}, `header "authorization" would put a key in the open`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.route.Id = "r"

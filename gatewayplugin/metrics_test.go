@@ -25,7 +25,8 @@ func TestMetrics(t *testing.T) {
 		Id: "r", Driver: "openai_chat", BaseUrl: p.URL, Models: []*gatewaypb.RouteModel{{Key: "m"}},
 		OptionsJson: []byte(`{"prices":{"*":{"input":"10","output":"100"}}}`),
 	}})
-	r.spends("bearer", "a", 1100)
+	r.limit("a", ptr(1100), "")
+	r.spends("bearer", "a", "a")
 	r.do(r.request(r.ctx, "bearer", "m", `{"model":"m","stream":true,"input":"x","tools":[{"type":"web_search"}]}`))
 	r.ask("bearer", "m")
 	resp, err := r.client.Get(strings.TrimSuffix(r.base, "/v1") + "/metrics")

@@ -3,12 +3,11 @@ package gatewayplugin
 import (
 	"errors"
 	"net"
-	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/dialect"
 )
 
 // takeSecrets looks up the route's secrets among those of the session.
@@ -65,53 +64,28 @@ func isLoopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// ownHeaders are set by the gateway alone.
-var ownHeaders = []string{"Authorization", "X-Api-Key", "Cookie", "Proxy-Authorization", "Host", "Content-Type", "Content-Length", "Transfer-Encoding", "Connection", "Accept", "Accept-Encoding"}
-
 // checkHeaders refuses headers that are the gateway's, and those that are none.
 func (r *route) checkHeaders() error {
+	fault := func(name, wrong, right string) error {
+		if wrong == "" {
+			return nil
+		}
+		return core.Errorf(core.KindValue, "route %s: header %q %s", r.id, bounded(name), wrong).WithRemedy("%s", right)
+	}
+	var errs []error
 	for name, value := range r.options.Headers {
-		switch {
-		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)):
-			return core.Errorf(core.KindValue, "route %s: header %s can't be set by options", r.id, name).
-				WithRemedy("name a secret for what authorises")
-		case !validHeader(name, value):
-			return core.Errorf(core.KindValue, "route %s: %q is no header that can be sent", r.id, bounded(name))
-		}
+		wrong, right := dialect.HeaderFault(name, value)
+		errs = append(errs, fault(name, wrong, right))
 	}
-	for name, value := range r.secretHeaders {
-		switch {
-		case slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) && !authorises(name):
-			return core.Errorf(core.KindValue, "route %s: header %s can't be set by options", r.id, name)
-		case authorises(name) && r.secret != "":
-			return core.Errorf(core.KindValue, "route %s: header %s has two secrets", r.id, name).
-				WithRemedy("leave out the route's secret, or the header")
-		case !validHeader(name, value):
-			return core.Errorf(core.KindValue, "route %s: %q is no header that can be sent", r.id, bounded(name))
-		}
+	for name := range r.secretHeaders {
+		wrong, right := dialect.SecretHeaderFault(name, r.secret != "")
+		errs = append(errs, fault(name, wrong, right))
 	}
-	if name := r.options.SessionHeader; name != "" && (slices.Contains(ownHeaders, http.CanonicalHeaderKey(name)) || !validHeader(name, "")) {
-		return core.Errorf(core.KindValue, "route %s: header %q can't name the conversation", r.id, bounded(name))
+	if name := r.options.SessionHeader; name != "" {
+		wrong, right := dialect.SessionHeaderFault(name)
+		errs = append(errs, fault(name, wrong, right))
 	}
-	return nil
-}
-
-// authorises reports whether a header carries credentials, so that it may be
-// set from a secret.
-func authorises(name string) bool {
-	name = http.CanonicalHeaderKey(name)
-	return name == "Authorization" || name == "X-Api-Key"
-}
-
-// validHeader reports whether a header can be sent: a token of RFC 9110, and a
-// value without control characters.
-func validHeader(name, value string) bool {
-	const marks = "!#$%&'*+-.^_`|~"
-	token := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(marks, r)
-	}
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool { return !token(r) }) &&
-		!strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+	return errors.Join(errs...)
 }
 
 func (r *route) checkPrices() error {

@@ -12,8 +12,6 @@ import (
 // TestRouterTelemetry: what a provider that routes on says of its own way, on
 // either wire, is in the row, beside the policy that the route asks for; what
 // it does not say is absent. Another provider than the policy allows is marked.
-//
-// Spec: R018
 func TestRouterTelemetry(t *testing.T) {
 	const metadata = `"openrouter_metadata":{"attempt":2,"endpoints":{"available":[{"provider":"First","selected":false},{"provider":"Chosen","tag":"chosen/fp8","selected":true}]}}`
 	answers := map[string]func(http.ResponseWriter){
@@ -34,7 +32,7 @@ func TestRouterTelemetry(t *testing.T) {
 				r.ask("bearer", "m")
 				row := r.row("s1", 0)
 				if row.GetServingProvider() != "Chosen" || row.GetServingEndpoint() != "chosen/fp8" || row.GetGenerationId() != "gen-1" ||
-					row.GetRouterAttempt() != 2 || row.GetRouterFallbackIndex() != 1 || row.RouterRetries != nil ||
+					row.GetRouterAttempt() != 2 || row.GetRouterFallbackIndex() != 1 ||
 					row.GetRequestedPolicy() != policy || row.GetPolicyViolated() != violated ||
 					row.GetCostUsd() != "0.0125" || row.GetCostSource() != "provider" {
 					t.Errorf("row %v", row)

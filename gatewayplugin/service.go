@@ -108,7 +108,7 @@ func (g *Gateway) IssueToken(_ context.Context, req *gatewaypb.IssueTokenRequest
 		return nil, err
 	}
 	tok := &token{
-		tenant: t, hash: [32]byte(hash), agentRef: req.GetAgentRef(), budget: req.GetTokenBudget(), budgets: req.GetBudgetIds(),
+		tenant: t, hash: [32]byte(hash), agentRef: req.GetAgentRef(), budgets: req.GetBudgetIds(),
 		routes: set(req.GetRoutes()), models: set(req.GetModels()),
 	}
 	if req.GetExpiresAt() != 0 {

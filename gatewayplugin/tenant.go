@@ -37,7 +37,6 @@ type token struct {
 	routes   map[string]bool
 	models   map[string]bool // empty: all models of the routes
 	expires  time.Time       // zero: never
-	budget   uint64          // tokens of its agent; 0: no limit
 	budgets  []string        // ids of the budgets that it shares
 }
 

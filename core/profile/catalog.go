@@ -1,16 +1,17 @@
 package profile
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
-	"net/http"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/dialect"
 	"github.com/codex-mmo/codex-mmo/core/strictjson"
 )
 
@@ -50,7 +51,7 @@ func (c *compiler) model(agent, key string) Model {
 		out.BaseInstructions = c.baseInstructions()
 	}
 	if p := m.Price; p != nil {
-		out.Price = &Price{Input: p.Input, CachedInput: p.CachedInput, Output: p.Output, AsOf: p.AsOf}
+		out.Price = &Price{Input: p.Input, CachedInput: p.CachedInput, CacheWrite: p.CacheWrite, Output: p.Output, AsOf: p.AsOf}
 	}
 	c.route(key, m.Route)
 	c.out.Models[key] = out
@@ -94,18 +95,13 @@ func (c *compiler) route(model, id string) {
 		ID: id, Name: r.Name, Driver: r.Driver, APIOperator: r.APIOperator, AccessProduct: r.AccessProduct, WireProtocol: r.WireProtocol,
 		BillingMode: r.BillingMode, BaseURL: r.BaseURL, CredentialEnv: r.CredentialEnv, Resource: r.Resource,
 		TransportModalities: list(r.TransportModalities), PreservesToolMedia: r.PreservesToolMedia, ToolResultModalities: list(r.ToolResultModalities),
-		Headers: r.Headers, EnvHTTPHeaders: r.EnvHTTPHeaders,
+		Headers: r.Headers, EnvHTTPHeaders: r.EnvHTTPHeaders, SessionHeader: r.SessionHeader, Retries: r.Retries,
 	}
+	out.Body, out.Quirks = c.object(r.Body, at("body")), c.object(r.Quirks, at("quirks"))
 	c.driver(&out, at)
 	c.endpoint(&out, at)
 	c.headers(&out, at)
-	if r.Quirks != nil {
-		raw, err := strictjson.Marshal(r.Quirks)
-		if err != nil {
-			c.badEntry("can't be written as JSON: "+err.Error(), "", at("quirks")...)
-		}
-		out.Quirks = raw
-	}
+	c.quirks(&out, r.Quirks, at)
 	switch {
 	case r.Driver == DriverOffline && r.Script == "":
 		c.badEntry("is missing", "driver offline plays a script of the profile", at("script")...)
@@ -118,6 +114,18 @@ func (c *compiler) route(model, id string) {
 		c.resource(id, r.Resource)
 	}
 	c.out.Routes[id] = out
+}
+
+// object turns a table into JSON; nil without one.
+func (c *compiler) object(table map[string]any, path []string) json.RawMessage {
+	if table == nil {
+		return nil
+	}
+	raw, err := strictjson.Marshal(table)
+	if err != nil {
+		c.badEntry("can't be written as JSON: "+err.Error(), "", path...)
+	}
+	return raw
 }
 
 func (c *compiler) driver(r *Route, at func(...string) []string) {
@@ -139,8 +147,20 @@ func (c *compiler) driver(r *Route, at func(...string) []string) {
 	if !slices.Contains(wires, r.WireProtocol) {
 		c.badEntry("is "+quote(r.WireProtocol), fmt.Sprintf("driver %s speaks %s", r.Driver, strings.Join(wires, ", ")), at("wire_protocol")...)
 	}
+	if r.Direct() {
+		c.gatewayOnly(r, at)
+	}
 	if (r.Driver == DriverOffline) != (r.BillingMode == BillingScripted) {
 		c.badEntry("is "+quote(r.BillingMode), "scripted goes with driver offline, and with no other", at("billing_mode")...)
+	}
+}
+
+// gatewayOnly refuses what a route without a gateway can't do.
+func (c *compiler) gatewayOnly(r *Route, at func(...string) []string) {
+	for key, said := range map[string]bool{"session_header": r.SessionHeader != "", "body": r.Body != nil, "retries": r.Retries != nil, "quirks": r.Quirks != nil} {
+		if said {
+			c.badEntry("is done by the gateway, which driver "+r.Driver+" does not use", "leave it out", at(key)...)
+		}
 	}
 }
 
@@ -169,31 +189,46 @@ func loopback(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// headers checks names and plain values of a route's headers.
+// headers checks a route's headers and the names of its secrets.
 func (c *compiler) headers(r *Route, at func(...string) []string) {
-	for name, value := range r.Headers {
-		if !validHeader(name) || strings.ContainsFunc(value, isControl) {
-			c.badEntry("is no HTTP header", "a name of letters, digits and -, a value without control characters", at("headers", name)...)
-		}
-		if http.CanonicalHeaderKey(name) == "Authorization" {
-			c.badEntry("would put a key into the profile", "use credential_env", at("headers", name)...)
+	fault := func(wrong, right string, keys ...string) {
+		if wrong != "" {
+			c.badEntry(wrong, right, at(keys...)...)
 		}
 	}
+	for name, value := range r.Headers {
+		wrong, right := dialect.HeaderFault(name, value)
+		fault(wrong, right, "headers", name)
+	}
 	for name, env := range r.EnvHTTPHeaders {
-		if !validHeader(name) {
-			c.badEntry("is no HTTP header", "a name of letters, digits and -", at("env_http_headers", name)...)
-		}
+		wrong, right := dialect.SecretHeaderFault(name, r.CredentialEnv != "")
+		fault(wrong, right, "env_http_headers", name)
 		c.secretName(env, c.catalog, at("env_http_headers", name))
+	}
+	if r.SessionHeader != "" {
+		wrong, right := dialect.SessionHeaderFault(r.SessionHeader)
+		fault(wrong, right, "session_header")
 	}
 	if r.CredentialEnv != "" {
 		c.secretName(r.CredentialEnv, c.catalog, at("credential_env"))
 	}
 }
 
-func validHeader(name string) bool {
-	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_')
-	})
+// quirks checks those of a route that the built-in gateway serves; a plugin's
+// are its own.
+func (c *compiler) quirks(r *Route, quirks map[string]any, at func(...string) []string) {
+	if strings.HasPrefix(r.Driver, DriverPlugin) {
+		return
+	}
+	for name, value := range quirks {
+		wrong, right := dialect.QuirkFault(name, value)
+		if near := nearest(name, dialect.QuirkNames()); wrong != "" && near != "" && near != name {
+			right = "did you mean " + near + "?"
+		}
+		if wrong != "" {
+			c.badEntry(wrong, right, at("quirks", name)...)
+		}
+	}
 }
 
 func (c *compiler) secretName(name string, t *tree, path []string) {

@@ -94,6 +94,9 @@ type routeFile struct {
 	ToolResultModalities []string          `toml:"tool_result_modalities" doc:"what the outputs of tools may hold" enum:"text,image"`
 	Headers              map[string]string `toml:"headers" doc:"HTTP headers with plain values"`
 	EnvHTTPHeaders       map[string]string `toml:"env_http_headers" doc:"HTTP headers whose values are secrets, by the secret's name"`
+	SessionHeader        string            `toml:"session_header" doc:"HTTP header that names the conversation, by an id that tells nothing of this machine"`
+	Body                 map[string]any    `toml:"body" doc:"members that each request gets unless it has them"`
+	Retries              *int              `toml:"retries" doc:"how often a request is sent again before a part of its answer has come" min:"0" max:"10" default:"2"`
 	Quirks               map[string]any    `toml:"quirks" doc:"how the provider differs from its wire's maker; see docs/GATEWAY.md"`
 	Script               string            `toml:"script" doc:"file with what the scripted models say, of driver offline"`
 }
@@ -112,9 +115,10 @@ type modelFile struct {
 }
 
 type priceFile struct {
-	Input       *float64 `toml:"input" doc:"of input tokens" min:"0"`
-	CachedInput *float64 `toml:"cached_input" doc:"of input tokens that the provider had cached" min:"0"`
-	Output      *float64 `toml:"output" doc:"of output tokens" min:"0"`
+	Input       *float64 `toml:"input" doc:"of input tokens" min:"0" max:"1000000"`
+	CachedInput *float64 `toml:"cached_input" doc:"of input tokens that the provider had cached" min:"0" max:"1000000"`
+	CacheWrite  *float64 `toml:"cache_write" doc:"of input tokens that the provider writes to its cache; without it as input" min:"0" max:"1000000"`
+	Output      *float64 `toml:"output" doc:"of output tokens" min:"0" max:"1000000"`
 	AsOf        string   `toml:"as_of" doc:"day of the price list: 2026-11-30"`
 }
 

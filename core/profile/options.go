@@ -20,6 +20,15 @@ func (s *Snapshot) RouteOptions(id string) ([]byte, error) {
 	if len(r.EnvHTTPHeaders) > 0 {
 		options["secret_headers"] = r.EnvHTTPHeaders
 	}
+	if r.SessionHeader != "" {
+		options["session_header"] = r.SessionHeader
+	}
+	if len(r.Body) > 0 {
+		options["body"] = r.Body
+	}
+	if r.Retries != nil {
+		options["retries"] = *r.Retries
+	}
 	if len(r.Quirks) > 0 {
 		options["quirks"] = r.Quirks
 	}
@@ -56,7 +65,7 @@ func (p *Price) known() bool { return p != nil && p.Input != nil && p.Output != 
 // options is the price as decimal text; a part that is not known is left out.
 func (p *Price) options() map[string]string {
 	text := map[string]string{}
-	for name, v := range map[string]*float64{"input": p.Input, "cached_input": p.CachedInput, "output": p.Output} {
+	for name, v := range map[string]*float64{"input": p.Input, "cached_input": p.CachedInput, "cache_write": p.CacheWrite, "output": p.Output} {
 		if v != nil {
 			text[name] = strconv.FormatFloat(*v, 'f', -1, 64)
 		}

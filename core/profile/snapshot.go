@@ -213,6 +213,9 @@ type Route struct {
 	ToolResultModalities []string          `json:"tool_result_modalities"`
 	Headers              map[string]string `json:"headers"`          // header -> value
 	EnvHTTPHeaders       map[string]string `json:"env_http_headers"` // header -> name of the secret
+	SessionHeader        string            `json:"session_header"`   // header that names the conversation; empty: none
+	Body                 json.RawMessage   `json:"body"`             // JSON object of members that requests get; null: none
+	Retries              *int              `json:"retries"`          // null: the gateway's default
 	Quirks               json.RawMessage   `json:"quirks"`           // JSON object for the driver; null: none
 	Script               string            `json:"script"`           // text of the offline driver's script
 }
@@ -241,6 +244,7 @@ type Model struct {
 type Price struct {
 	Input       *float64 `json:"input"`
 	CachedInput *float64 `json:"cached_input"`
+	CacheWrite  *float64 `json:"cache_write"`
 	Output      *float64 `json:"output"`
 	AsOf        string   `json:"as_of"` // day of the price list, 2026-11-30
 }

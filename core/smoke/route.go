@@ -67,11 +67,12 @@ func fromOpenRouter(o object) served {
 }
 
 // fromTelemetry reads a row of the gateway: protocol buffers' JSON, in which
-// numbers of 32 bits stand as numbers.
+// numbers of 32 bits stand as numbers. It has no retries: nobody tells the
+// gateway.
 func fromTelemetry(o object) served {
 	return served{
 		provider: o.text("serving_provider"), endpoint: o.text("serving_endpoint"),
-		attempt: o.number("router_attempt"), retries: o.number("router_retries"), fallbacks: o.number("router_fallback_index"),
+		attempt: o.number("router_attempt"), fallbacks: o.number("router_fallback_index"),
 	}
 }
 

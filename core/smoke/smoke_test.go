@@ -99,10 +99,10 @@ func TestRouteTelemetry(t *testing.T) {
 		{
 			"rows of the gateway", `{"seq":"1","outcome":"failed","failure_kind":"overloaded","serving_provider":"Down"}
 {"seq":"2","outcome":"completed","serving_provider":"Some Host","serving_endpoint":"some-host/fp8","router_attempt":1,"router_fallback_index":0,"first_byte_us":"12"}
-{"seq":"3","outcome":"completed","serving_provider":"Other","router_attempt":2,"router_retries":1,"router_fallback_index":1}`,
+{"seq":"3","outcome":"completed","serving_provider":"Other","router_attempt":2,"router_fallback_index":1}`,
 			smoke.Route{
-				ServingProviders: []string{"Some Host", "Other"}, ServingEndpoints: []string{"some-host/fp8"}, SuccessfulAttempt: n(2), Retries: n(1), FallbackIndex: n(1),
-				Complete: true, RetryTelemetryComplete: true,
+				ServingProviders: []string{"Some Host", "Other"}, ServingEndpoints: []string{"some-host/fp8"}, SuccessfulAttempt: n(2), FallbackIndex: n(1),
+				Complete: true,
 			},
 		},
 		{"nothing", `{"type":"turn.completed"}`, smoke.Route{ServingProviders: none, ServingEndpoints: none}},

@@ -48,7 +48,7 @@ var baseEnvNames = []string{
 	"XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME",
 	// Where the gateway sends its spans. Headers with a key are not passed on.
 	"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL",
-	"OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME",
+	"OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME", "OTEL_SDK_DISABLED",
 }
 
 // BaseEnv returns the allow-listed part of an environment as NAME=value pairs.

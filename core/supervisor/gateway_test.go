@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/codex-mmo/codex-mmo/core"
+	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/process"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
@@ -47,7 +48,13 @@ func (r *rig) another(id string) *rig {
 }
 
 func usesPlayedGateway(r *rig) *rig {
-	r.sess.Binary = store.BinaryPin{Path: testBinary()}
+	err := r.updateSession(r.t.Context(), func(_ *store.Tx, rec *store.Session) error {
+		rec.Binary = store.BinaryPin{Path: testBinary()}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	r.t.Cleanup(func() {
 		r.end(errEnded)
 		r.wg.Wait()
@@ -107,6 +114,50 @@ func TestGatewayIsArmedAgain(t *testing.T) {
 	get(t, base, "/armed?n=1")
 	if now := gatewayProcess(g); now.Same(first) || !now.Alive() {
 		t.Errorf("the gateway is %v after %v was killed", now, first)
+	}
+}
+
+// TestRouteThatTheGatewayRefuses: a route that the gateway can't use is not
+// offered to spawns, with its reason, until it can.
+func TestRouteThatTheGatewayRefuses(t *testing.T) {
+	t.Parallel()
+	place := testkit.NewPlace(t)
+	r := usesPlayedGateway(teamRig(t, place, "s1", place.Workspace, roomy, ""))
+	g := r.opened()
+	path := filepath.Join(g.dir(), unavailableFile)
+	if err := os.WriteFile(path, []byte("base_url is\nno URL"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(want store.Availability, reason string) {
+		t.Helper()
+		if err := g.ensure(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(map[string]store.Availability{"offline": want}, r.cachedSession().RouteAvailability); diff != "" {
+			t.Errorf("the session's routes (-want +got):\n%s", diff)
+		}
+		var refusal *core.Error
+		if _, err := r.spawn(r.lead(), control.SpawnSpec{Agent: "reader", Task: "x"}); errors.As(err, &refusal) != (reason != "") || refusal != nil && refusal.Reason != reason {
+			t.Errorf("a spawn on the route gave %v, want the reason %q", err, reason)
+		}
+	}
+	check(store.Availability{Reason: "the gateway can't use it: base_url is no URL"}, "route_unavailable")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	check(store.Availability{Available: true}, "")
+}
+
+// TestGatewayIsToldOfSpans: what decides about spans reaches the gateway; the
+// headers of the endpoint, which hold keys, do not.
+func TestGatewayIsToldOfSpans(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://h:4318", "OTEL_SDK_DISABLED": "true", "OTEL_EXPORTER_OTLP_HEADERS": "key=k",
+	}
+	want := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://h:4318", "OTEL_SDK_DISABLED=true"}
+	if diff := cmp.Diff(want, BaseEnv(func(name string) string { return env[name] })); diff != "" {
+		t.Errorf("the gateway's environment (-want +got):\n%s", diff)
 	}
 }
 

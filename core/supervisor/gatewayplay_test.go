@@ -25,8 +25,11 @@ import (
 	"github.com/codex-mmo/codex-mmo/plugins/sdk"
 )
 
-// refuseFile in a gateway's folder makes a played gateway refuse routes.
-const refuseFile = "refuse"
+// Files in a gateway's folder that a played gateway looks for.
+const (
+	refuseFile      = "refuse"      // it refuses to take routes
+	unavailableFile = "unavailable" // it takes them and can't use them, for the reason in the file
+)
 
 // playedGateway is a gateway plugin without models. It counts what it is asked,
 // and over HTTP lets a test wait for a count:
@@ -104,7 +107,13 @@ func (g *playedGateway) ApplyRoutes(_ context.Context, req *gatewaypb.ApplyRoute
 	}
 	g.tenants[req.GetTenant().GetSessionId()] = true
 	g.count("armed")
-	return &gatewaypb.ApplyRoutesResponse{}, nil
+	answer := &gatewaypb.ApplyRoutesResponse{}
+	if why, err := os.ReadFile(filepath.Join(g.dir, unavailableFile)); err == nil {
+		for _, r := range req.GetRoutes() {
+			answer.Routes = append(answer.Routes, &gatewaypb.RouteStatus{Route: r.GetId(), State: "unavailable", Message: string(why)})
+		}
+	}
+	return answer, nil
 }
 
 func (g *playedGateway) IssueToken(_ context.Context, req *gatewaypb.IssueTokenRequest) (*gatewaypb.IssueTokenResponse, error) {

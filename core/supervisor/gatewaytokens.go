@@ -26,9 +26,12 @@ func (g *gatewayLink) arm(ctx context.Context) error {
 	c, cancel := short(ctx)
 	defer cancel()
 	_, client := g.current()
-	_, err = client.ApplyRoutes(c, &gatewaypb.ApplyRoutesRequest{Tenant: g.tenant(), Revision: 1, Routes: routes, Secrets: secrets})
+	applied, err := client.ApplyRoutes(c, &gatewaypb.ApplyRoutesRequest{Tenant: g.tenant(), Revision: 1, Routes: routes, Secrets: secrets})
 	if err != nil {
 		return core.Errorf(core.KindRuntime, "telling the gateway its routes: %w", err)
+	}
+	if err := g.sup.noteRoutes(ctx, refusedRoutes(applied)); err != nil {
+		return err
 	}
 	if err := g.setBudgets(ctx, client, nil); err != nil {
 		return err
@@ -39,6 +42,18 @@ func (g *gatewayLink) arm(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// refusedRoutes lists the routes that the gateway can't serve: route -> its
+// reason.
+func refusedRoutes(applied *gatewaypb.ApplyRoutesResponse) map[string]string {
+	refused := map[string]string{}
+	for _, r := range applied.GetRoutes() {
+		if r.GetState() == "unavailable" {
+			refused[r.GetRoute()] = oneLine(r.GetMessage())
+		}
+	}
+	return refused
 }
 
 // bearer is what the gateway must know of one token.

@@ -119,7 +119,7 @@ func (s *Supervisor) wakeUp(ctx context.Context, back []*store.AgentRun) error {
 // openWays notes which routes can be used, opens the gateway and writes the
 // homes.
 func (s *Supervisor) openWays(ctx context.Context) error {
-	if err := s.noteRoutes(ctx); err != nil {
+	if err := s.noteRoutes(ctx, nil); err != nil {
 		return err
 	}
 	g, err := s.openGateway(ctx)

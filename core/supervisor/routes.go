@@ -36,10 +36,16 @@ func (s *Supervisor) loadCredentials() {
 	s.keys = keys
 }
 
-// noteRoutes records which routes can be used now.
-func (s *Supervisor) noteRoutes(ctx context.Context) error {
+// noteRoutes records which routes can be used now; refused are those that the
+// gateway can't serve, with its reason.
+func (s *Supervisor) noteRoutes(ctx context.Context, refused map[string]string) error {
 	return s.updateSession(ctx, func(_ *store.Tx, rec *store.Session) error {
 		now := availability(s.snap, s.keys, s.cfg.Getenv, rec.RouteFaults)
+		for id, why := range refused {
+			if now[id].Available {
+				now[id] = store.Availability{Reason: "the gateway can't use it: " + why}
+			}
+		}
 		if maps.Equal(rec.RouteAvailability, now) {
 			return errUnchanged
 		}

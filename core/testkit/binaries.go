@@ -19,7 +19,8 @@ import (
 // `make codex` fetches; a test compares the two.
 const CodexVersion = "0.149.0"
 
-// CodexVersions are all that were reviewed; `make codex-all` fetches them.
+// CodexVersions are all that were reviewed, CodexVersion first; `make codex-all`
+// fetches them. A test compares them, too.
 var CodexVersions = []string{CodexVersion, "0.171.0"}
 
 // buildTimeout bounds one go build, which may start with an empty cache.

@@ -170,8 +170,17 @@ func TestCodexIsThePinnedOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("const preferred = %q", testkit.CodexVersion); !strings.Contains(string(pins), want) {
-		t.Errorf(".tools/fetchcodex/pins.go doesn't say %s: `make codex` and the tests differ", want)
+	all := "preferred"
+	for _, version := range testkit.CodexVersions[1:] {
+		all += fmt.Sprintf(", %q", version)
+	}
+	for _, want := range []string{fmt.Sprintf("const preferred = %q\n", testkit.CodexVersion), "var versions = []string{" + all + "}\n"} {
+		if !strings.Contains(string(pins), want) {
+			t.Errorf(".tools/fetchcodex/pins.go doesn't say %s`make codex-all` and the tests differ", want)
+		}
+	}
+	if testkit.CodexVersions[0] != testkit.CodexVersion {
+		t.Errorf("the first of %v is not %s", testkit.CodexVersions, testkit.CodexVersion)
 	}
 }
 

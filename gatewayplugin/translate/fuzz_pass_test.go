@@ -16,12 +16,14 @@ import (
 // state, and with functions alone where only they are known.
 func FuzzResponsesRequest(f *testing.F) {
 	seeds(f, "testdata/request/*.responses.json", true)
+	f.Add([]byte("null"), false)
 	f.Add([]byte(`{"input":[{"type":"reasoning","encrypted_content":"mmo1:x"},{"type":"reasoning","encrypted_content":"mmo1r:0:x"}],"client_metadata":{"a":1}}`), false)
 	f.Fuzz(func(t *testing.T, raw []byte, functions bool) {
-		if _, err := responses.Decode(raw); err != nil {
+		in, err := responses.Decode(raw)
+		if err != nil {
 			return
 		}
-		call, err := translate.ResponsesRequest(raw, origin, &translate.Quirks{FunctionsOnly: functions})
+		call, err := translate.ResponsesRequest(in, raw, origin, &translate.Quirks{FunctionsOnly: functions}, nil)
 		if err != nil {
 			return // named: the caller tells Codex
 		}
@@ -67,7 +69,7 @@ func FuzzResponsesAnswer(f *testing.F) {
 		f.Add([]byte(seed[0]), []byte(seed[1]))
 	}
 	f.Fuzz(func(t *testing.T, first, second []byte) {
-		call, err := translate.ResponsesRequest([]byte(toolsRequest), origin, &translate.Quirks{FunctionsOnly: len(first)%2 == 0})
+		call, err := translate.ResponsesRequest(parse(t, []byte(toolsRequest)), []byte(toolsRequest), origin, &translate.Quirks{FunctionsOnly: len(first)%2 == 0}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

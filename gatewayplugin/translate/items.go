@@ -9,7 +9,8 @@ import (
 )
 
 // maxCalls and maxAnswer bound what one answer may hold: tool calls, and bytes
-// of text and arguments. More is no answer of a model.
+// of text and arguments; on the Responses wire those of all events. More is no
+// answer of a model.
 const (
 	maxCalls  = 256
 	maxAnswer = 64 << 20

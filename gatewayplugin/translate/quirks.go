@@ -4,63 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/codex-mmo/codex-mmo/core/dialect"
 )
 
-// Quirks says how a route differs from what the maker of its wire takes:
-// OpenAI for Responses and Chat Completions, Anthropic for Messages. The zero
-// value is the maker's own dialect. On disk it is JSON in the route's options.
-type Quirks struct {
-	// Effort maps Codex's reasoning efforts to the provider's; an effort
-	// mapped to "" is left out. Efforts that are not named pass as they are.
-	Effort map[string]string `json:"effort,omitempty"`
-	// ReasoningContent sends earlier reasoning back with the calls it led to,
-	// as DeepSeek and Kimi demand on Chat Completions; others refuse the
-	// member.
-	ReasoningContent bool `json:"reasoning_content,omitempty"`
-	// NoParallelToolCalls leaves out whether the model may call several tools
-	// at once.
-	NoParallelToolCalls bool `json:"no_parallel_tool_calls,omitempty"`
-	// NoImages replaces images by a note, for models that only read text.
-	NoImages bool `json:"no_images,omitempty"`
-	// JSONObjectOnly puts a demanded schema into the instructions; on Chat
-	// Completions with json_object asked for.
-	JSONObjectOnly bool `json:"json_object_only,omitempty"`
-
-	// Verbosity and PromptCacheKey send what Codex says of them on Chat
-	// Completions; OpenAI takes both, many others refuse unknown members.
-	Verbosity      bool `json:"verbosity,omitempty"`
-	PromptCacheKey bool `json:"prompt_cache_key,omitempty"`
-	// ToolImages leaves images in the tool's message on Chat Completions, where
-	// a provider takes them there. Else they follow in a user's message.
-	ToolImages bool `json:"tool_images,omitempty"`
-	// DropSchemaWords are JSON Schema keywords that are taken out of the tools'
-	// parameters at any depth, as "additionalProperties" for Gemini.
-	DropSchemaWords []string `json:"drop_schema_words,omitempty"`
-	// Omit are members of the provider's request that are left out, as
-	// "tool_choice" where it is refused together with thinking.
-	Omit []string `json:"omit,omitempty"`
-	// FunctionsOnly counts on Responses alone: namespaces, freeform tools and
-	// the search for tools become functions, as for the other wires, since the
-	// provider knows nothing else. Hosted tools are left out.
-	FunctionsOnly bool `json:"functions_only,omitempty"`
-
-	// Those below count on Anthropic Messages alone.
-
-	// Thinking is how an effort is asked for: "" as adaptive thinking with an
-	// effort, which newer models demand; "budget" as a number of tokens, which
-	// older ones demand; "off" not at all.
-	Thinking string `json:"thinking,omitempty"`
-	// ThinkingBudget is the tokens of each effort, with Thinking "budget".
-	ThinkingBudget map[string]int64 `json:"thinking_budget,omitempty"`
-	// MaxTokens bounds the answers of a model, by the provider's id; that of
-	// "*" goes for all others. The wire demands a number.
-	MaxTokens map[string]int64 `json:"max_tokens,omitempty"`
-	// ForcedTool makes the model give a demanded JSON answer as the input of a
-	// tool, where output_config.format is not known.
-	ForcedTool bool `json:"forced_tool,omitempty"`
-	// NoCacheControl leaves out the marks for the provider's prompt cache.
-	NoCacheControl bool `json:"no_cache_control,omitempty"`
-}
+// Quirks says how a route differs from what the maker of its wire takes.
+type Quirks dialect.Quirks
 
 // schema returns a tool's parameters without the words that the route does not
 // know.
@@ -109,6 +58,11 @@ func Adjust(body []byte, omit []string, add map[string]json.RawMessage) ([]byte,
 	if err := json.Unmarshal(body, &members); err != nil {
 		return nil, fmt.Errorf("read the provider's request: %w", err)
 	}
+	adjust(members, omit, add)
+	return encode(members)
+}
+
+func adjust(members map[string]json.RawMessage, omit []string, add map[string]json.RawMessage) {
 	for _, name := range omit {
 		delete(members, name)
 	}
@@ -117,7 +71,6 @@ func Adjust(body []byte, omit []string, add map[string]json.RawMessage) ([]byte,
 			members[name] = value
 		}
 	}
-	return encode(members)
 }
 
 func (q *Quirks) effort(effort string) string {
@@ -130,7 +83,7 @@ func (q *Quirks) effort(effort string) string {
 // anthropicEffort is effort for a wire that has no minimal one.
 func (q *Quirks) anthropicEffort(effort string) string {
 	mapped := q.effort(effort)
-	if mapped == "minimal" && q.Thinking != "budget" {
+	if mapped == "minimal" && q.Thinking != dialect.ThinkingBudget {
 		return "low"
 	}
 	return mapped

@@ -30,7 +30,7 @@ type ResponsesAnswer struct {
 	callIDs map[string]int // call id -> output index of the item that has it
 	holding bool
 	held    []heldEvent
-	size    int
+	size    int // bytes of all events that came
 }
 
 type heldEvent struct {
@@ -79,6 +79,9 @@ type passUsage struct {
 func (a *ResponsesAnswer) Take(data []byte) (done bool, err error) {
 	if string(data) == "[DONE]" {
 		return true, nil
+	}
+	if a.size += len(data); a.size > maxAnswer {
+		return false, fmt.Errorf("the provider's answer has more than %d bytes", maxAnswer)
 	}
 	var p passEvent
 	if err := jsonv1.Unmarshal(data, &p); err != nil {
@@ -177,9 +180,6 @@ func (a *ResponsesAnswer) pass(event, kind string, data []byte) error {
 	a.holding = a.holding || isCall(kind)
 	if !a.holding {
 		return a.send(event, data)
-	}
-	if a.size += len(data); a.size > maxAnswer {
-		return fmt.Errorf("the provider's answer has more than %d bytes", maxAnswer)
 	}
 	a.held = append(a.held, heldEvent{event, bytes.Clone(data)})
 	return nil

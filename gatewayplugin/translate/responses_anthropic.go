@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/codex-mmo/codex-mmo/core/dialect"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/anthropic"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/chat"
 	"github.com/codex-mmo/codex-mmo/gatewayplugin/responses"
@@ -154,8 +155,8 @@ func (b *anthropicBuilder) think() {
 		effort = b.quirks.anthropicEffort(b.in.Reasoning.Effort)
 		b.drop(changedEffort(b.in.Reasoning.Effort, effort)...)
 	}
-	off := effort == "" || effort == "none" || b.quirks.Thinking == "off"
-	budgeted := b.quirks.Thinking == "budget"
+	off := effort == "" || effort == "none" || b.quirks.Thinking == dialect.ThinkingOff
+	budgeted := b.quirks.Thinking == dialect.ThinkingBudget
 	if !off && !budgeted {
 		b.config().Effort = effort
 	}

@@ -10,10 +10,11 @@ import (
 )
 
 // ResponsesRequest makes the request for a provider that speaks Responses
-// itself: what Codex sent, with the provider's name of the model, without
-// client_metadata, which names this installation, and with state that other
-// routes left behind taken out. quirks may be nil.
-func ResponsesRequest(raw []byte, origin Origin, quirks *Quirks) (*Call, error) {
+// itself: raw, which is what Codex sent and in as JSON, with the provider's name
+// of the model, without client_metadata, which names this installation, with
+// state that other routes left behind taken out, and adjusted by what quirks
+// omit and by add. quirks may be nil.
+func ResponsesRequest(in *responses.Request, raw []byte, origin Origin, quirks *Quirks, add map[string]json.RawMessage) (*Call, error) {
 	if quirks == nil {
 		quirks = &Quirks{}
 	}
@@ -21,9 +22,8 @@ func ResponsesRequest(raw []byte, origin Origin, quirks *Quirks) (*Call, error) 
 	if err := json.Unmarshal(raw, &members); err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
-	in, err := responses.Decode(raw)
-	if err != nil {
-		return nil, fmt.Errorf("read the request: %w", err)
+	if members == nil {
+		return nil, &UnfitError{"null", "it must be a JSON object"}
 	}
 	p := &passRequest{origin: origin, call: &Call{Tools: newTools()}, members: members}
 	p.set("model", origin.Model)
@@ -47,6 +47,8 @@ func ResponsesRequest(raw []byte, origin Origin, quirks *Quirks) (*Call, error) 
 	if p.err != nil {
 		return nil, p.err
 	}
+	adjust(members, quirks.Omit, add)
+	var err error
 	p.call.Body, err = encode(members)
 	return p.call, err
 }
@@ -187,7 +189,11 @@ func (p *passRequest) functionsOnly(in *responses.Request, quirks *Quirks) error
 				}
 				item.EncryptedContent = state
 			}
-			items = append(items, object{"type": "reasoning", "summary": orEmpty(item.Summary), "encrypted_content": item.EncryptedContent})
+			thought := object{"type": "reasoning", "summary": orEmpty(item.Summary)}
+			if item.EncryptedContent != "" {
+				thought["encrypted_content"] = item.EncryptedContent
+			}
+			items = append(items, thought)
 		case "function_call":
 			items = append(items, object{"type": "function_call", "call_id": item.CallID, "name": p.call.Tools.wire(item.Namespace, item.Name), "arguments": validArguments(responses.String(item.Arguments))})
 		case "custom_tool_call":

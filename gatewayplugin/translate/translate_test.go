@@ -94,7 +94,7 @@ func TestRequestGolden(t *testing.T) {
 				"chat":      func() (*translate.Call, error) { return translate.ChatRequest(parse(t, raw), origin, nil) },
 				"anthropic": func() (*translate.Call, error) { return translate.AnthropicRequest(parse(t, raw), origin, nil) },
 				"functions": func() (*translate.Call, error) {
-					return translate.ResponsesRequest(raw, origin, &translate.Quirks{FunctionsOnly: true})
+					return translate.ResponsesRequest(parse(t, raw), raw, origin, &translate.Quirks{FunctionsOnly: true}, nil)
 				},
 			} {
 				call, err := translated()

@@ -484,14 +484,12 @@ type IssueTokenRequest struct {
 	Models      []string `protobuf:"bytes,5,rep,name=models,proto3" json:"models,omitempty"`
 	// Unix seconds; 0 means until revoked.
 	ExpiresAt int64 `protobuf:"varint,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Tokens; 0 means no limit.
-	TokenBudget uint64 `protobuf:"varint,7,opt,name=token_budget,json=tokenBudget,proto3" json:"token_budget,omitempty"`
 	// The host process for which it is issued; when no holder of any tenant
 	// lives, the gateway may end itself.
-	Holder *proto.Process `protobuf:"bytes,8,opt,name=holder,proto3" json:"holder,omitempty"`
+	Holder *proto.Process `protobuf:"bytes,7,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Budgets that the bearer shares with others, as of the job and of each
 	// ancestor. A request leaves only while all of them have something left.
-	BudgetIds     []string `protobuf:"bytes,9,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"`
+	BudgetIds     []string `protobuf:"bytes,8,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -564,13 +562,6 @@ func (x *IssueTokenRequest) GetModels() []string {
 func (x *IssueTokenRequest) GetExpiresAt() int64 {
 	if x != nil {
 		return x.ExpiresAt
-	}
-	return 0
-}
-
-func (x *IssueTokenRequest) GetTokenBudget() uint64 {
-	if x != nil {
-		return x.TokenBudget
 	}
 	return 0
 }
@@ -734,7 +725,8 @@ type UpdateBudgetRequest struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Tenant   *proto.Fence           `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	BudgetId string                 `protobuf:"bytes,2,opt,name=budget_id,json=budgetId,proto3" json:"budget_id,omitempty"`
-	// Tokens, input and output, since the session began; 0 lets nothing leave.
+	// Tokens, input and output, since the session began, those of gateways before
+	// this one included; 0 lets nothing leave.
 	// Absent: no limit of tokens.
 	Tokens *uint64 `protobuf:"varint,3,opt,name=tokens,proto3,oneof" json:"tokens,omitempty"`
 	// US dollars since the session began, as decimal text. Empty: no limit of
@@ -803,11 +795,7 @@ func (x *UpdateBudgetRequest) GetUsd() string {
 }
 
 type UpdateBudgetResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// What was counted so far, also by gateways before this one.
-	UsedTokens    uint64 `protobuf:"varint,1,opt,name=used_tokens,json=usedTokens,proto3" json:"used_tokens,omitempty"`
-	UsedUsd       string `protobuf:"bytes,2,opt,name=used_usd,json=usedUsd,proto3" json:"used_usd,omitempty"`
-	Exhausted     bool   `protobuf:"varint,3,opt,name=exhausted,proto3" json:"exhausted,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -840,27 +828,6 @@ func (x *UpdateBudgetResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UpdateBudgetResponse.ProtoReflect.Descriptor instead.
 func (*UpdateBudgetResponse) Descriptor() ([]byte, []int) {
 	return file_plugins_gateway_proto_gateway_proto_rawDescGZIP(), []int{12}
-}
-
-func (x *UpdateBudgetResponse) GetUsedTokens() uint64 {
-	if x != nil {
-		return x.UsedTokens
-	}
-	return 0
-}
-
-func (x *UpdateBudgetResponse) GetUsedUsd() string {
-	if x != nil {
-		return x.UsedUsd
-	}
-	return ""
-}
-
-func (x *UpdateBudgetResponse) GetExhausted() bool {
-	if x != nil {
-		return x.Exhausted
-	}
-	return false
 }
 
 type HealthRequest struct {
@@ -1140,13 +1107,14 @@ type TelemetryEvent struct {
 	CachedInputTokens *uint64 `protobuf:"varint,20,opt,name=cached_input_tokens,json=cachedInputTokens,proto3,oneof" json:"cached_input_tokens,omitempty"`
 	OutputTokens      *uint64 `protobuf:"varint,21,opt,name=output_tokens,json=outputTokens,proto3,oneof" json:"output_tokens,omitempty"`
 	ReasoningTokens   *uint64 `protobuf:"varint,22,opt,name=reasoning_tokens,json=reasoningTokens,proto3,oneof" json:"reasoning_tokens,omitempty"`
-	// Provider's cost in USD as decimal text; empty when unknown.
+	// Cost in USD as decimal text; empty when unknown.
 	CostUsd string `protobuf:"bytes,23,opt,name=cost_usd,json=costUsd,proto3" json:"cost_usd,omitempty"`
 	// True when the answer came from the scripted offline model.
 	Scripted bool `protobuf:"varint,24,opt,name=scripted,proto3" json:"scripted,omitempty"`
 	// Input tokens written to the provider's cache; part of input_tokens.
 	CacheWriteTokens *uint64 `protobuf:"varint,25,opt,name=cache_write_tokens,json=cacheWriteTokens,proto3,oneof" json:"cache_write_tokens,omitempty"`
-	// Where cost_usd comes from: provider, prices (the route's), or "".
+	// Where cost_usd comes from: provider; prices (the route's); estimate (prices
+	// of what the provider did not count); or "".
 	CostSource string `protobuf:"bytes,26,opt,name=cost_source,json=costSource,proto3" json:"cost_source,omitempty"`
 	// What the budgets were charged: the counts, or an estimate when the provider
 	// sent none. 0: nothing left this machine.
@@ -1161,14 +1129,13 @@ type TelemetryEvent struct {
 	RequestedPolicy string `protobuf:"bytes,30,opt,name=requested_policy,json=requestedPolicy,proto3" json:"requested_policy,omitempty"`
 	PolicyViolated  bool   `protobuf:"varint,31,opt,name=policy_violated,json=policyViolated,proto3" json:"policy_violated,omitempty"`
 	// What a provider that routes on said of its own way: the endpoint that
-	// served, the number of its attempt that succeeded, how often it tried again,
-	// and which of the asked ones in turn it was. Absent: not told.
+	// served, the number of its attempt that succeeded, and which of the asked ones
+	// in turn it was. Absent: not told.
 	ServingEndpoint     string  `protobuf:"bytes,32,opt,name=serving_endpoint,json=servingEndpoint,proto3" json:"serving_endpoint,omitempty"`
 	RouterAttempt       *uint32 `protobuf:"varint,33,opt,name=router_attempt,json=routerAttempt,proto3,oneof" json:"router_attempt,omitempty"`
-	RouterRetries       *uint32 `protobuf:"varint,34,opt,name=router_retries,json=routerRetries,proto3,oneof" json:"router_retries,omitempty"`
-	RouterFallbackIndex *uint32 `protobuf:"varint,35,opt,name=router_fallback_index,json=routerFallbackIndex,proto3,oneof" json:"router_fallback_index,omitempty"`
+	RouterFallbackIndex *uint32 `protobuf:"varint,34,opt,name=router_fallback_index,json=routerFallbackIndex,proto3,oneof" json:"router_fallback_index,omitempty"`
 	// The provider's id of the generation, for later look-ups.
-	GenerationId  string `protobuf:"bytes,36,opt,name=generation_id,json=generationId,proto3" json:"generation_id,omitempty"`
+	GenerationId  string `protobuf:"bytes,35,opt,name=generation_id,json=generationId,proto3" json:"generation_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1434,13 +1401,6 @@ func (x *TelemetryEvent) GetRouterAttempt() uint32 {
 	return 0
 }
 
-func (x *TelemetryEvent) GetRouterRetries() uint32 {
-	if x != nil && x.RouterRetries != nil {
-		return *x.RouterRetries
-	}
-	return 0
-}
-
 func (x *TelemetryEvent) GetRouterFallbackIndex() uint32 {
 	if x != nil && x.RouterFallbackIndex != nil {
 		return *x.RouterFallbackIndex
@@ -1688,7 +1648,7 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\vRouteStatus\x12\x14\n" +
 	"\x05route\x18\x01 \x01(\tR\x05route\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xcc\x02\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"\xa9\x02\n" +
 	"\x11IssueTokenRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
 	"\tagent_ref\x18\x02 \x01(\tR\bagentRef\x12!\n" +
@@ -1696,11 +1656,10 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\x06routes\x18\x04 \x03(\tR\x06routes\x12\x16\n" +
 	"\x06models\x18\x05 \x03(\tR\x06models\x12\x1d\n" +
 	"\n" +
-	"expires_at\x18\x06 \x01(\x03R\texpiresAt\x12!\n" +
-	"\ftoken_budget\x18\a \x01(\x04R\vtokenBudget\x123\n" +
-	"\x06holder\x18\b \x01(\v2\x1b.mmo.plugin.base.v1.ProcessR\x06holder\x12\x1d\n" +
+	"expires_at\x18\x06 \x01(\x03R\texpiresAt\x123\n" +
+	"\x06holder\x18\a \x01(\v2\x1b.mmo.plugin.base.v1.ProcessR\x06holder\x12\x1d\n" +
 	"\n" +
-	"budget_ids\x18\t \x03(\tR\tbudgetIds\"\x14\n" +
+	"budget_ids\x18\b \x03(\tR\tbudgetIds\"\x14\n" +
 	"\x12IssueTokenResponse\"\x87\x01\n" +
 	"\x12RevokeTokenRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
@@ -1713,12 +1672,8 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\tbudget_id\x18\x02 \x01(\tR\bbudgetId\x12\x1b\n" +
 	"\x06tokens\x18\x03 \x01(\x04H\x00R\x06tokens\x88\x01\x01\x12\x10\n" +
 	"\x03usd\x18\x04 \x01(\tR\x03usdB\t\n" +
-	"\a_tokens\"p\n" +
-	"\x14UpdateBudgetResponse\x12\x1f\n" +
-	"\vused_tokens\x18\x01 \x01(\x04R\n" +
-	"usedTokens\x12\x19\n" +
-	"\bused_usd\x18\x02 \x01(\tR\ausedUsd\x12\x1c\n" +
-	"\texhausted\x18\x03 \x01(\bR\texhausted\"\x0f\n" +
+	"\a_tokens\"\x16\n" +
+	"\x14UpdateBudgetResponse\"\x0f\n" +
 	"\rHealthRequest\"\x83\x01\n" +
 	"\x0eHealthResponse\x12\x18\n" +
 	"\atenants\x18\x01 \x03(\tR\atenants\x12\x1b\n" +
@@ -1731,7 +1686,8 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\x10TelemetryRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\x12\x1b\n" +
 	"\tafter_seq\x18\x02 \x01(\x04R\bafterSeq\x12\x16\n" +
-	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xb5\v\n" +
+	"\x06follow\x18\x03 \x01(\bR\x06follow\"\xf6\n" +
+	"\n" +
 	"\x0eTelemetryEvent\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
 	"\x0erecorded_at_ns\x18\x02 \x01(\x03R\frecordedAtNs\x12\x1b\n" +
@@ -1770,17 +1726,15 @@ const file_plugins_gateway_proto_gateway_proto_rawDesc = "" +
 	"\x10requested_policy\x18\x1e \x01(\tR\x0frequestedPolicy\x12'\n" +
 	"\x0fpolicy_violated\x18\x1f \x01(\bR\x0epolicyViolated\x12)\n" +
 	"\x10serving_endpoint\x18  \x01(\tR\x0fservingEndpoint\x12*\n" +
-	"\x0erouter_attempt\x18! \x01(\rH\x05R\rrouterAttempt\x88\x01\x01\x12*\n" +
-	"\x0erouter_retries\x18\" \x01(\rH\x06R\rrouterRetries\x88\x01\x01\x127\n" +
-	"\x15router_fallback_index\x18# \x01(\rH\aR\x13routerFallbackIndex\x88\x01\x01\x12#\n" +
-	"\rgeneration_id\x18$ \x01(\tR\fgenerationIdB\x0f\n" +
+	"\x0erouter_attempt\x18! \x01(\rH\x05R\rrouterAttempt\x88\x01\x01\x127\n" +
+	"\x15router_fallback_index\x18\" \x01(\rH\x06R\x13routerFallbackIndex\x88\x01\x01\x12#\n" +
+	"\rgeneration_id\x18# \x01(\tR\fgenerationIdB\x0f\n" +
 	"\r_input_tokensB\x16\n" +
 	"\x14_cached_input_tokensB\x10\n" +
 	"\x0e_output_tokensB\x13\n" +
 	"\x11_reasoning_tokensB\x15\n" +
 	"\x13_cache_write_tokensB\x11\n" +
-	"\x0f_router_attemptB\x11\n" +
-	"\x0f_router_retriesB\x18\n" +
+	"\x0f_router_attemptB\x18\n" +
 	"\x16_router_fallback_index\"C\n" +
 	"\x0eReleaseRequest\x121\n" +
 	"\x06tenant\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x06tenant\"/\n" +
