@@ -113,9 +113,6 @@ func (s *Supervisor) purseNow(ctx context.Context) (p *admission.Purse, err erro
 // charge fills in what an attempt at the gateway costs.
 func (s *Supervisor) charge(u *store.Usage, e *gatewaypb.TelemetryEvent) {
 	u.ChargedTokens = e.GetChargedTokens()
-	if u.ChargedTokens == 0 { // a gateway of before there were budgets
-		u.ChargedTokens = e.GetInputTokens() + e.GetOutputTokens()
-	}
 	if usd, ok := new(big.Rat).SetString(e.GetCostUsd()); ok {
 		u.NanoUSD = nanoOf(usd)
 		return
