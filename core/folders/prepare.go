@@ -62,7 +62,7 @@ func prepare(path, variable string) error {
 	remedy := func(err *core.Error) error {
 		return err.WithRemedy("set %s to a private folder of yours", variable)
 	}
-	if err := checkAbove(filepath.Dir(path), variable); err != nil {
+	if err := checkAbove(path, variable); err != nil {
 		return err
 	}
 	if err := CheckFilesystem(existing(path)); err != nil {
@@ -115,10 +115,10 @@ func unsafe(info fs.FileInfo) string {
 // checkAbove refuses a place below a folder that others may write: they could
 // put another folder in its place, and a sandbox that lets workers write there
 // would let them reach ours. Links on the way are followed, as the system does.
-func checkAbove(dir, variable string) error {
-	real, err := filepath.EvalSymlinks(existing(dir))
+func checkAbove(path, variable string) error {
+	real, err := filepath.EvalSymlinks(existing(filepath.Dir(path)))
 	if err != nil {
-		return core.Errorf(core.KindOS, "folder %s can't be looked at: %w", dir, err)
+		return core.Errorf(core.KindOS, "folder %s can't be looked at: %w", path, err)
 	}
 	for ; ; real = filepath.Dir(real) {
 		info, err := os.Lstat(real)
@@ -126,7 +126,7 @@ func checkAbove(dir, variable string) error {
 			return core.Errorf(core.KindOS, "folder %s can't be looked at: %w", real, err)
 		}
 		if info.Mode().Perm()&0o002 != 0 {
-			return core.Errorf(core.KindOS, "folder %s is refused: it lies below %s, which is world-writable", dir, real).
+			return core.Errorf(core.KindOS, "folder %s is refused: it lies below %s, which is world-writable", path, real).
 				WithRemedy("set %s to a private folder of yours", variable)
 		}
 		if real == filepath.Dir(real) {

@@ -55,12 +55,15 @@ func (s *Supervisor) CompactSession(ctx context.Context, call control.Call, _ co
 // compactRoot brings the root up, has its context shortened, and waits for it.
 func (s *Supervisor) compactRoot(ctx context.Context) error {
 	var root *store.AgentRun
-	err := s.commit(ctx, func(tx *store.Tx, c *change) (err error) {
+	err := s.commitAdmission(ctx, func(tx *store.Tx, c *change) (err error) {
 		if root, err = tx.AgentRun(s.cachedSession().RootAgentRef); err != nil {
 			return err
 		}
 		rec, err := tx.Session(s.session)
 		if err != nil {
+			return err
+		}
+		if err := admitRoot(tx, rec, s.snap); err != nil {
 			return err
 		}
 		rec.ColdPausePending = true // a crash is followed by the rest of a pause
