@@ -32,6 +32,8 @@ type invocation struct {
 	arguments json.RawMessage // checked against the tool's schema
 	meta      control.Meta
 	client    clientLimits
+	control   *control.Client // of the session's supervisor
+	notice    string          // to be told before the result; may be empty
 }
 
 type invocationKey struct{}
@@ -104,9 +106,13 @@ func (s *session) call(ctx context.Context, params json.RawMessage, client clien
 		return s.toolError(err), nil
 	}
 	defer release()
+	peer, notice, err := s.supervisor(ctx, t, meta)
+	if err != nil {
+		return s.toolError(s.explain(err)), nil
+	}
 	ctx, cancel := s.bound(ctx, t)
 	defer cancel()
-	ctx = context.WithValue(ctx, invocationKey{}, invocation{arguments: arguments, meta: meta, client: client})
+	ctx = context.WithValue(ctx, invocationKey{}, invocation{arguments, meta, client, peer, notice})
 	return s.dispatch(ctx, "tools/call", map[string]any{"name": name, "arguments": arguments})
 }
 

@@ -14,11 +14,12 @@ import (
 
 // result puts the same JSON into both places of a tool result: Codex gives the
 // model structured content alone, other clients the text alone.
-func result(value any) (*mcp.CallToolResult, error) {
+func (inv invocation) result(value any) (*mcp.CallToolResult, error) {
 	data, err := strictjson.Marshal(value)
 	if err != nil {
 		return errorResult(core.Errorf(core.KindRuntime, "the result could not be written as JSON: %w", err)), nil
 	}
+	data = inv.told(data)
 	return &mcp.CallToolResult{
 		Content:              []mcp.Content{mcp.NewTextContent(string(data))},
 		RawStructuredContent: data,
@@ -30,6 +31,15 @@ func result(value any) (*mcp.CallToolResult, error) {
 // know one drop the text.
 func errorResult(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent(errorText(err))}, IsError: true}
+}
+
+// failed is errorResult under what the model is to be told.
+func (inv invocation) failed(err error) *mcp.CallToolResult {
+	answer := errorResult(err)
+	if inv.notice != "" {
+		answer.Content = []mcp.Content{mcp.NewTextContent(inv.notice + "\n" + errorText(err))}
+	}
+	return answer
 }
 
 func errorText(err error) string {

@@ -28,8 +28,9 @@ type tool struct {
 	hints       hints
 	schema      json.RawMessage
 	limit       time.Duration // for the supervisor's answer
+	starts      bool          // the call may begin the session of a client that leads
 	parks       bool          // the call may be parked until something happens; limit does not count
-	run         func(ctx context.Context, s *session, inv invocation) (any, error)
+	run         func(ctx context.Context, inv invocation) (any, error)
 
 	once    sync.Once
 	valid   *jsonschema.Schema
@@ -93,7 +94,7 @@ func (b *toolbox) load(ctx context.Context, s *session) (map[string]*tool, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	caller, err := s.cfg.Client.Caller(ctx, control.Meta{})
+	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, s.explain(err)
 	}
@@ -144,13 +145,14 @@ func (c *Config) check(caller *control.CallerResponse) error {
 // the model all there is to know.
 func (s *session) handler(t *tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		value, err := t.run(ctx, s, invocationOf(ctx))
+		inv := invocationOf(ctx)
+		value, err := t.run(ctx, inv)
 		if err != nil && t.parks && errors.Is(context.Cause(ctx), errDraining) {
 			err = core.Errorf(core.KindUnavailable, "%w; nothing is lost", errDraining).WithRemedy("call again")
 		}
 		if err != nil {
-			return errorResult(s.explain(err)), nil
+			return inv.failed(s.explain(err)), nil
 		}
-		return result(value)
+		return inv.result(value)
 	}
 }
