@@ -222,12 +222,15 @@ type clientLimits struct {
 }
 
 // codexClient is the name that Codex gives itself in initialize (0.149.0 and
-// 0.171.0). Homes of ours give it a tool timeout of 1230 s.
+// 0.171.0). Homes of ours give it a tool timeout of 1230 s; its own is 300 s.
 const codexClient = "codex-mcp-client"
 
-func limitsOf(client string) clientLimits {
-	if client == codexClient {
+func (c *Config) limitsOf(client string) clientLimits {
+	switch {
+	case client == codexClient && c.Lead == nil:
 		return clientLimits{defaultWait: 240 * time.Second, longestWait: 1200 * time.Second}
+	case client == codexClient: // by a person's own configuration
+		return clientLimits{defaultWait: 240 * time.Second, longestWait: 240 * time.Second}
 	}
 	// Clients made with the TypeScript SDK give up after 60 s.
 	return clientLimits{defaultWait: 50 * time.Second, longestWait: 50 * time.Second}

@@ -91,9 +91,12 @@ func (s *session) explain(err error) error {
 	if !errors.Is(err, control.ErrUnreachable) {
 		return err
 	}
-	session := s.cfg.SessionID
-	person := fmt.Sprintf("if it stays down, ask a person to run `codex-mmo status %s`, which says why", session)
-	down := core.Errorf(core.KindOf(err), "the supervisor of session %s does not answer; nothing is lost: "+
+	session, status := "your session", "codex-mmo status"
+	if id := s.cfg.SessionID; id != "" { // a client that leads learns it from a notice
+		session, status = "session "+id, status+" "+id
+	}
+	person := fmt.Sprintf("if it stays down, ask a person to run `%s`, which says why", status)
+	down := core.Errorf(core.KindOf(err), "the supervisor of %s does not answer; nothing is lost: "+
 		"finished results are kept and running jobs go on", session)
 	if down.Kind == core.KindDeliveryUnknown {
 		down.Message += ", but this call may or may not have been carried out"

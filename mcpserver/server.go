@@ -276,7 +276,7 @@ func (s *session) initialize(ctx context.Context, m *message) {
 	}
 	client, _ := stringField(objectFields(fields["clientInfo"]), "name")
 	s.mu.Lock()
-	s.client, s.name = limitsOf(client), client
+	s.client, s.name = s.cfg.limitsOf(client), client
 	s.mu.Unlock()
 	if s.answer(ctx, m, map[string]any{
 		"protocolVersion": version,
