@@ -32,6 +32,8 @@ type invocation struct {
 	arguments json.RawMessage // checked against the tool's schema
 	meta      control.Meta
 	client    clientLimits
+	control   *control.Client // of the session's supervisor
+	notice    string          // to be told before the result; may be empty
 }
 
 type invocationKey struct{}
@@ -104,9 +106,13 @@ func (s *session) call(ctx context.Context, params json.RawMessage, client clien
 		return s.toolError(err), nil
 	}
 	defer release()
+	peer, notice, err := s.supervisor(ctx, t, meta)
+	if err != nil {
+		return s.toolError(s.explain(err)), nil
+	}
 	ctx, cancel := s.bound(ctx, t)
 	defer cancel()
-	ctx = context.WithValue(ctx, invocationKey{}, invocation{arguments: arguments, meta: meta, client: client})
+	ctx = context.WithValue(ctx, invocationKey{}, invocation{arguments, meta, client, peer, notice})
 	return s.dispatch(ctx, "tools/call", map[string]any{"name": name, "arguments": arguments})
 }
 
@@ -216,12 +222,15 @@ type clientLimits struct {
 }
 
 // codexClient is the name that Codex gives itself in initialize (0.149.0 and
-// 0.171.0). Homes of ours give it a tool timeout of 1230 s.
+// 0.171.0). Homes of ours give it a tool timeout of 1230 s; its own is 300 s.
 const codexClient = "codex-mcp-client"
 
-func limitsOf(client string) clientLimits {
-	if client == codexClient {
+func (c *Config) limitsOf(client string) clientLimits {
+	switch {
+	case client == codexClient && c.Lead == nil:
 		return clientLimits{defaultWait: 240 * time.Second, longestWait: 1200 * time.Second}
+	case client == codexClient: // by a person's own configuration
+		return clientLimits{defaultWait: 240 * time.Second, longestWait: 240 * time.Second}
 	}
 	// Clients made with the TypeScript SDK give up after 60 s.
 	return clientLimits{defaultWait: 50 * time.Second, longestWait: 50 * time.Second}

@@ -20,8 +20,8 @@ const (
 	EnvSocket  = "MMO_CONTROL_SOCKET"
 )
 
-// Config is what a server needs. In, Out, and either Client or Socket must be
-// set; the rest has defaults.
+// Config is what a server needs. In, Out, and one of Client, Socket and Lead must
+// be set; the rest has defaults.
 type Config struct {
 	SessionID string
 	RunID     string
@@ -31,6 +31,10 @@ type Config struct {
 
 	Socket string          // path of the control socket
 	Client *control.Client // default: one for Socket and Token that retries for 5 s
+
+	// Lead makes the client itself the root of a team; nil where an agent of a
+	// session starts the server. It then finds Client.
+	Lead Lead
 
 	Name    string // server name in initialize; default "mmo_mesh"
 	Version string // build, named to the client and to the supervisor; default "unknown"
@@ -67,7 +71,7 @@ func FromEnv(getenv func(string) string) (Config, error) {
 	}
 	if len(missing) > 0 {
 		err := core.Errorf(core.KindValue, "the environment lacks %s", strings.Join(missing, ", ")).
-			WithRemedy("let the agent's generated Codex home start this server; it sets them")
+			WithRemedy("to lead a team from your own MCP client, start it with --profile PROFILE; an agent's generated Codex home sets the environment")
 		cfg.Refusal = err
 		return cfg, err
 	}
@@ -84,9 +88,9 @@ func (c *Config) setDefaults() {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	if c.Client == nil {
+	if c.Client == nil && c.Lead == nil {
 		c.Client = control.Dial(c.Socket, &control.ClientOptions{
-			Build: c.Version, Token: c.Token, Retry: retryFor,
+			Build: c.Version, Token: c.Token, Retry: Patience,
 		})
 	}
 }

@@ -46,8 +46,8 @@ func controlTool(i int) *tool {
 	return &tool{
 		name: "agent_" + c.action, description: c.description, hints: c.hints,
 		schema: object(append(properties, c.more...)), limit: time.Minute,
-		run: func(ctx context.Context, s *session, inv invocation) (any, error) {
-			return runControl(ctx, s, inv, c.action)
+		run: func(ctx context.Context, inv invocation) (any, error) {
+			return runControl(ctx, inv, c.action)
 		},
 	}
 }
@@ -64,13 +64,13 @@ type controlled struct {
 	Untrusted    bool `json:"untrusted,omitempty"`
 }
 
-func runControl(ctx context.Context, s *session, inv invocation, action string) (any, error) {
+func runControl(ctx context.Context, inv invocation, action string) (any, error) {
 	var request control.ControlRequest
 	if err := decode(inv.arguments, &request); err != nil {
 		return nil, err
 	}
 	request.Action = action
-	response, err := s.cfg.Client.Control(ctx, inv.meta, request)
+	response, err := inv.control.Control(ctx, inv.meta, request)
 	if err != nil {
 		return nil, err
 	}

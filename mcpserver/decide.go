@@ -41,7 +41,7 @@ func decisionTool(name, title, description string, send decide) *tool {
 			reasonProperty("Why you decide so, for the record", true),
 		}),
 		limit: time.Minute,
-		run: func(ctx context.Context, s *session, inv invocation) (any, error) {
+		run: func(ctx context.Context, inv invocation) (any, error) {
 			var request control.DispositionRequest
 			if err := decode(inv.arguments, &request); err != nil {
 				return nil, err
@@ -49,7 +49,7 @@ func decisionTool(name, title, description string, send decide) *tool {
 			if err := checkReason(request.Reason); err != nil {
 				return nil, err
 			}
-			response, err := send(s.cfg.Client, ctx, inv.meta, request)
+			response, err := send(inv.control, ctx, inv.meta, request)
 			if err != nil {
 				return nil, err
 			}
@@ -84,7 +84,7 @@ type integrated struct {
 	OmittedPaths int             `json:"omitted_paths,omitempty"`
 }
 
-func runIntegrate(ctx context.Context, s *session, inv invocation) (any, error) {
+func runIntegrate(ctx context.Context, inv invocation) (any, error) {
 	var request control.IntegrateRequest
 	if err := decode(inv.arguments, &request); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func runIntegrate(ctx context.Context, s *session, inv invocation) (any, error) 
 	if err := checkReason(request.Reason); err != nil {
 		return nil, err
 	}
-	response, err := s.cfg.Client.Integrate(ctx, inv.meta, request)
+	response, err := inv.control.Integrate(ctx, inv.meta, request)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type jobList struct {
 	OmittedPaths int               `json:"omitted_paths,omitempty"` // of the jobs' patches
 }
 
-func runStatus(ctx context.Context, s *session, inv invocation) (any, error) {
+func runStatus(ctx context.Context, inv invocation) (any, error) {
 	var args struct {
 		JobID string `json:"job_id"`
 	}
@@ -43,7 +43,7 @@ func runStatus(ctx context.Context, s *session, inv invocation) (any, error) {
 	if args.JobID != "" {
 		request.JobIDs = []string{args.JobID}
 	}
-	response, err := s.cfg.Client.Jobs(ctx, inv.meta, request)
+	response, err := inv.control.Jobs(ctx, inv.meta, request)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ type waited struct {
 	OmittedPaths int `json:"omitted_paths,omitempty"` // of the jobs' patches
 }
 
-func runWait(ctx context.Context, s *session, inv invocation) (any, error) {
+func runWait(ctx context.Context, inv invocation) (any, error) {
 	var args struct {
 		JobIDs         []string          `json:"job_ids"`
 		TimeoutSeconds *float64          `json:"timeout_seconds"`
@@ -146,7 +146,7 @@ func runWait(ctx context.Context, s *session, inv invocation) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout+waitSlack)
 	defer cancel()
-	response, err := s.cfg.Client.Wait(ctx, inv.meta, control.WaitRequest{
+	response, err := inv.control.Wait(ctx, inv.meta, control.WaitRequest{
 		JobIDs: args.JobIDs, TimeoutSeconds: timeout.Seconds(),
 		IncludeResults: args.IncludeResults, AfterRevision: args.AfterRevision,
 	})
@@ -187,12 +187,12 @@ func resultTool() *tool {
 	}
 }
 
-func runResult(ctx context.Context, s *session, inv invocation) (any, error) {
+func runResult(ctx context.Context, inv invocation) (any, error) {
 	request := control.ResultRequest{MaxChars: defaultPage}
 	if err := decode(inv.arguments, &request); err != nil {
 		return nil, err
 	}
-	response, err := s.cfg.Client.Result(ctx, inv.meta, request)
+	response, err := inv.control.Result(ctx, inv.meta, request)
 	if err != nil {
 		return nil, err
 	}

@@ -14,11 +14,12 @@ import (
 
 // result puts the same JSON into both places of a tool result: Codex gives the
 // model structured content alone, other clients the text alone.
-func result(value any) (*mcp.CallToolResult, error) {
+func (inv invocation) result(value any) (*mcp.CallToolResult, error) {
 	data, err := strictjson.Marshal(value)
 	if err != nil {
 		return errorResult(core.Errorf(core.KindRuntime, "the result could not be written as JSON: %w", err)), nil
 	}
+	data = inv.told(data)
 	return &mcp.CallToolResult{
 		Content:              []mcp.Content{mcp.NewTextContent(string(data))},
 		RawStructuredContent: data,
@@ -30,6 +31,15 @@ func result(value any) (*mcp.CallToolResult, error) {
 // know one drop the text.
 func errorResult(err error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{mcp.NewTextContent(errorText(err))}, IsError: true}
+}
+
+// failed is errorResult under what the model is to be told.
+func (inv invocation) failed(err error) *mcp.CallToolResult {
+	answer := errorResult(err)
+	if inv.notice != "" {
+		answer.Content = []mcp.Content{mcp.NewTextContent(inv.notice + "\n" + errorText(err))}
+	}
+	return answer
 }
 
 func errorText(err error) string {
@@ -81,9 +91,12 @@ func (s *session) explain(err error) error {
 	if !errors.Is(err, control.ErrUnreachable) {
 		return err
 	}
-	session := s.cfg.SessionID
-	person := fmt.Sprintf("if it stays down, ask a person to run `codex-mmo status %s`, which says why", session)
-	down := core.Errorf(core.KindOf(err), "the supervisor of session %s does not answer; nothing is lost: "+
+	session, status := "your session", "codex-mmo status"
+	if id := s.cfg.SessionID; id != "" { // a client that leads learns it from a notice
+		session, status = "session "+id, status+" "+id
+	}
+	person := fmt.Sprintf("if it stays down, ask a person to run `%s`, which says why", status)
+	down := core.Errorf(core.KindOf(err), "the supervisor of %s does not answer; nothing is lost: "+
 		"finished results are kept and running jobs go on", session)
 	if down.Kind == core.KindDeliveryUnknown {
 		down.Message += ", but this call may or may not have been carried out"

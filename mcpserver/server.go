@@ -16,9 +16,11 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 )
 
+// Patience is how long a call waits for a supervisor that is away.
+const Patience = 5 * time.Second
+
 // Limits in time.
 const (
-	retryFor   = 5 * time.Second // how long a call waits for a supervisor that is away
 	drainFor   = 5 * time.Second // for calls in flight at the end
 	abandonFor = time.Second     // for calls that were told to end, after that
 )
@@ -63,8 +65,11 @@ type session struct {
 	draining context.Context // ends when the session does
 	drain    context.CancelCauseFunc
 
+	joining sync.Mutex // held while the session of an ambient root is looked for
+
 	mu       sync.Mutex
 	client   clientLimits
+	name     string               // of the client
 	inFlight map[string]*inFlight // id key -> call
 }
 
@@ -271,7 +276,7 @@ func (s *session) initialize(ctx context.Context, m *message) {
 	}
 	client, _ := stringField(objectFields(fields["clientInfo"]), "name")
 	s.mu.Lock()
-	s.client = limitsOf(client)
+	s.client, s.name = s.cfg.limitsOf(client), client
 	s.mu.Unlock()
 	if s.answer(ctx, m, map[string]any{
 		"protocolVersion": version,

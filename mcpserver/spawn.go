@@ -19,6 +19,7 @@ func spawnTool(grants []control.SpawnGrant) *tool {
 		description: "Give one task to another agent. Returns job_id at once; the agent works on its own and does not see your conversation. " +
 			"Then call agents_wait.",
 		hints:  hints{openWorld: true},
+		starts: true,
 		schema: object(spawnProperties(grants)),
 		limit:  3 * time.Minute,
 		run:    runSpawn,
@@ -34,7 +35,8 @@ func spawnsTool(grants []control.SpawnGrant) *tool {
 		title: "Start several jobs",
 		description: "Give tasks to several agents at once: all jobs start, or none does. Returns their job_ids, in your order, as accepted. " +
 			"Then call agents_wait with all of them.",
-		hints: hints{openWorld: true},
+		hints:  hints{openWorld: true},
+		starts: true,
 		schema: object([]property{{"agents", true, fields{
 			{"type", "array"},
 			{"description", "One entry for each job, like the arguments of agent_spawn."},
@@ -138,12 +140,12 @@ type spawned struct {
 	Repeated    bool   `json:"repeated,omitempty"` // the same call was answered before
 }
 
-func runSpawn(ctx context.Context, s *session, inv invocation) (any, error) {
+func runSpawn(ctx context.Context, inv invocation) (any, error) {
 	var spec control.SpawnSpec
 	if err := decode(inv.arguments, &spec); err != nil {
 		return nil, err
 	}
-	response, err := spawn(ctx, s, inv.meta, control.SpawnRequest{Agents: []control.SpawnSpec{spec}})
+	response, err := spawn(ctx, inv, control.SpawnRequest{Agents: []control.SpawnSpec{spec}})
 	if err != nil {
 		return nil, err
 	}
@@ -151,18 +153,18 @@ func runSpawn(ctx context.Context, s *session, inv invocation) (any, error) {
 	return spawned{job.JobID, job.AgentRunRef, job.Agent, job.Status, response.BatchID, response.Repeated}, nil
 }
 
-func runSpawns(ctx context.Context, s *session, inv invocation) (any, error) {
+func runSpawns(ctx context.Context, inv invocation) (any, error) {
 	var request control.SpawnRequest
 	if err := decode(inv.arguments, &request); err != nil {
 		return nil, err
 	}
-	return spawn(ctx, s, inv.meta, request)
+	return spawn(ctx, inv, request)
 }
 
 // spawn sends a batch and holds the answer to what makes it atomic: a job for
 // each entry.
-func spawn(ctx context.Context, s *session, meta control.Meta, request control.SpawnRequest) (*control.SpawnResponse, error) {
-	response, err := s.cfg.Client.Spawn(ctx, meta, request)
+func spawn(ctx context.Context, inv invocation, request control.SpawnRequest) (*control.SpawnResponse, error) {
+	response, err := inv.control.Spawn(ctx, inv.meta, request)
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,9 @@ type tool struct {
 	hints       hints
 	schema      json.RawMessage
 	limit       time.Duration // for the supervisor's answer
+	starts      bool          // the call may begin the session of a client that leads
 	parks       bool          // the call may be parked until something happens; limit does not count
-	run         func(ctx context.Context, s *session, inv invocation) (any, error)
+	run         func(ctx context.Context, inv invocation) (any, error)
 
 	once    sync.Once
 	valid   *jsonschema.Schema
@@ -93,7 +94,7 @@ func (b *toolbox) load(ctx context.Context, s *session) (map[string]*tool, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	caller, err := s.cfg.Client.Caller(ctx, control.Meta{})
+	caller, err := s.caller(ctx)
 	if err != nil {
 		return nil, s.explain(err)
 	}
@@ -130,6 +131,8 @@ func (s *session) register(tools []*tool) map[string]*tool {
 // check compares what the token proves with what the environment claims.
 func (c *Config) check(caller *control.CallerResponse) error {
 	switch {
+	case c.Lead != nil: // nothing is claimed
+		return nil
 	case c.SessionID != "" && caller.SessionID != c.SessionID:
 		return core.Errorf(core.KindPermission, "invalid MCP caller capability: it belongs to session %q, not %q", caller.SessionID, c.SessionID)
 	case c.Agent == "" || caller.Agent == c.Agent && caller.JobID == c.JobID:
@@ -144,13 +147,14 @@ func (c *Config) check(caller *control.CallerResponse) error {
 // the model all there is to know.
 func (s *session) handler(t *tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		value, err := t.run(ctx, s, invocationOf(ctx))
+		inv := invocationOf(ctx)
+		value, err := t.run(ctx, inv)
 		if err != nil && t.parks && errors.Is(context.Cause(ctx), errDraining) {
 			err = core.Errorf(core.KindUnavailable, "%w; nothing is lost", errDraining).WithRemedy("call again")
 		}
 		if err != nil {
-			return errorResult(s.explain(err)), nil
+			return inv.failed(s.explain(err)), nil
 		}
-		return result(value)
+		return inv.result(value)
 	}
 }

@@ -120,7 +120,7 @@ func cancelTool() *tool {
 	}
 }
 
-func runCancel(ctx context.Context, s *session, inv invocation) (any, error) {
+func runCancel(ctx context.Context, inv invocation) (any, error) {
 	var request control.CancelRequest
 	if err := decode(inv.arguments, &request); err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func runCancel(ctx context.Context, s *session, inv invocation) (any, error) {
 	if err := checkReason(request.Reason); err != nil {
 		return nil, err
 	}
-	response, err := s.cfg.Client.Cancel(ctx, inv.meta, request)
+	response, err := inv.control.Cancel(ctx, inv.meta, request)
 	if err != nil {
 		return nil, err
 	}

@@ -42,19 +42,11 @@ func (o *sessionOptions) addFlags(cmd *cobra.Command) {
 
 // create makes the session and starts its keeper.
 func (a *app) create(ctx context.Context, f folders.Folders, o *sessionOptions, prompt, kind string) (*store.Session, error) {
-	bindings, err := pairs("--bind", "AGENT=MODEL", o.bind)
+	in, err := a.createInput(f, o, prompt, kind)
 	if err != nil {
 		return nil, err
 	}
-	faults, err := pairs("--route-fault", "ROUTE=KIND", o.faults)
-	if err != nil {
-		return nil, err
-	}
-	rec, err := supervisor.Create(ctx, &supervisor.CreateInput{
-		Folders: f, Profile: o.profile, Snapshot: o.snapshot, Bundled: profiles.FS, Bindings: bindings, RouteFaults: faults,
-		Sandbox: o.sandbox, BudgetTokens: o.tokens, BudgetUSD: o.usd, Workspace: o.cwd, Prompt: prompt, Kind: kind,
-		Build: build(), Getenv: a.getenv, Now: time.Now(), Random: rand.Reader,
-	})
+	rec, err := supervisor.Create(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +58,23 @@ func (a *app) create(ctx context.Context, f folders.Folders, o *sessionOptions, 
 		return nil, launchError(err, rec)
 	}
 	return rec, nil
+}
+
+// createInput is what a session is created from.
+func (a *app) createInput(f folders.Folders, o *sessionOptions, prompt, kind string) (*supervisor.CreateInput, error) {
+	bindings, err := pairs("--bind", "AGENT=MODEL", o.bind)
+	if err != nil {
+		return nil, err
+	}
+	faults, err := pairs("--route-fault", "ROUTE=KIND", o.faults)
+	if err != nil {
+		return nil, err
+	}
+	return &supervisor.CreateInput{
+		Folders: f, Profile: o.profile, Snapshot: o.snapshot, Bundled: profiles.FS, Bindings: bindings, RouteFaults: faults,
+		Sandbox: o.sandbox, BudgetTokens: o.tokens, BudgetUSD: o.usd, Workspace: o.cwd, Prompt: prompt, Kind: kind,
+		Build: build(), Getenv: a.getenv, Now: time.Now(), Random: rand.Reader,
+	}, nil
 }
 
 // pairs reads the values of a flag that is given once for each key.

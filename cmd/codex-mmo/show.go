@@ -8,6 +8,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/supervisor"
 )
 
 // showSession prints a session for a person: first what it is, then a table
@@ -79,6 +80,9 @@ func (a *app) section(header []string, rows [][]string) {
 
 // meaning says a session's status in words, where the word alone does not.
 func meaning(v *control.SessionView) string {
+	if v.Kind == supervisor.KindAmbient {
+		return clientMeaning(v)
+	}
 	switch core.SessionStatus(v.Status) {
 	case core.SessionStarting:
 		return ": the root is not there yet"
@@ -99,6 +103,17 @@ func meaning(v *control.SessionView) string {
 		return ": the work is done, processes are being ended"
 	case core.SessionCancelling:
 		return ": processes are being ended"
+	}
+	return ""
+}
+
+// clientMeaning is meaning for a session that an MCP client leads.
+func clientMeaning(v *control.SessionView) string {
+	switch {
+	case v.Client != nil:
+		return fmt.Sprintf(": led by the MCP client %s (process %d)", orDash(v.Client.Name), v.Client.PID)
+	case v.Status == string(core.SessionDetached), v.Status == string(core.SessionPaused), v.Status == string(core.SessionSuspended):
+		return ": its MCP client has left; the next one of its team in its workspace goes on with it, or codex-mmo mcp --session " + v.SessionID
 	}
 	return ""
 }

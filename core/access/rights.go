@@ -80,6 +80,7 @@ var rights = map[string]right{
 	"hello":   greet,
 	"caller":  identity,
 	"session": lead,
+	"news":    lead,
 
 	"jobs": visibility, "wait": visibility, "result": visibility,
 	"inspect": visibility, "trace": visibility,
@@ -91,7 +92,7 @@ var rights = map[string]right{
 	"cancel": cancelling,
 	"spawn":  delegation,
 
-	RootVerb: ownership, "attach": ownership, "stop": ownership, "follow": ownership, "audit": ownership,
+	RootVerb: ownership, "join": ownership, "attach": ownership, "stop": ownership, "follow": ownership, "audit": ownership,
 	"session_pause": ownership, "session_continue": ownership, "session_resume": ownership, "session_compact": ownership,
 	"session_detach": ownership, "session_cancel": ownership, "session_taint": ownership,
 }

@@ -44,6 +44,8 @@ const (
 	VerbIntegrate = "integrate" // IntegrateRequest -> IntegrateResponse
 
 	VerbAttach = "attach" // AttachRequest -> AttachResponse; operator only
+	VerbJoin   = "join"   // JoinRequest -> JoinResponse; operator only: it makes the root's client
+	VerbNews   = "news"   // NewsRequest -> NewsResponse; root only
 
 	VerbControl = "control" // ControlRequest -> ControlResponse; each action is a right of its own
 
@@ -139,6 +141,7 @@ type SessionView struct {
 	Status         string        `json:"status"`
 	Workspace      string        `json:"workspace"`
 	RootAgent      string        `json:"root_agent"`
+	Client         *ClientView   `json:"client,omitempty"` // of an ambient session, while it has one
 	RootThreadID   string        `json:"root_thread_id,omitempty"`
 	ActiveTurnID   string        `json:"active_root_turn_id,omitempty"`
 	RunID          string        `json:"run_id"`
@@ -543,6 +546,34 @@ type AttachResponse struct {
 	ThreadID  string      `json:"thread_id"`  // of the root
 	CodexPath string      `json:"codex_path"` // the session's pinned Codex
 	Home      string      `json:"home"`       // CODEX_HOME for the terminal
+}
+
+// ClientView is the MCP client that leads an ambient session.
+type ClientView struct {
+	Name     string `json:"name,omitempty"`
+	PID      int    `json:"pid"` // of the MCP process that it started
+	ThreadID string `json:"thread_id,omitempty"`
+}
+
+// JoinRequest makes the calling process the client that leads an ambient
+// session.
+type JoinRequest struct {
+	ClientName string `json:"client_name"` // what the MCP client calls itself; may be empty
+}
+
+// JoinResponse is the session and the root's capability, which stays in the
+// memory of the process that asked.
+type JoinResponse struct {
+	Session SessionView `json:"session"`
+	Token   string      `json:"token"`
+}
+
+// NewsRequest asks what waits for the root of an ambient session.
+type NewsRequest struct{}
+
+// NewsResponse is what to tell it, once; empty: nothing.
+type NewsResponse struct {
+	Text string `json:"text"`
 }
 
 // FollowRequest streams what happens in the session.

@@ -84,6 +84,8 @@ type Handler interface {
 	Integrate(context.Context, Call, IntegrateRequest) (*IntegrateResponse, error)
 	Stop(context.Context, Call, StopRequest) (*StopResponse, error)
 	Attach(context.Context, Call, AttachRequest) (*AttachResponse, error)
+	Join(context.Context, Call, JoinRequest) (*JoinResponse, error)
+	News(context.Context, Call, NewsRequest) (*NewsResponse, error)
 	Audit(context.Context, Call, AuditRequest) (*AuditResponse, error)
 	Control(context.Context, Call, ControlRequest) (*ControlResponse, error)
 	PauseSession(context.Context, Call, PauseRequest) (*PauseResponse, error)

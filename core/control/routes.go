@@ -41,6 +41,8 @@ var routes = map[string]route{
 	VerbIntegrate: verb(toItsEnd, Handler.Integrate),
 	VerbStop:      verb(toItsEnd, Handler.Stop),
 	VerbAttach:    verb(untilClientLeaves, Handler.Attach),
+	VerbJoin:      verb(toItsEnd, Handler.Join),
+	VerbNews:      verb(untilClientLeaves, Handler.News),
 	VerbAudit:     verb(untilClientLeaves, Handler.Audit),
 	VerbFollow:    (*Server).follow,
 	VerbControl:   verb(toItsEnd, Handler.Control),

@@ -96,6 +96,17 @@ func (c *Client) Attach(ctx context.Context, m Meta, r AttachRequest) (*AttachRe
 	return call[AttachResponse](ctx, c, VerbAttach, m, fixed(r))
 }
 
+// Join makes the calling process the root's client of an ambient session. It is
+// never repeated.
+func (c *Client) Join(ctx context.Context, r JoinRequest) (*JoinResponse, error) {
+	return call[JoinResponse](ctx, c, VerbJoin, Meta{}, fixed(r))
+}
+
+// News asks what waits for the root, which is noted as told.
+func (c *Client) News(ctx context.Context, m Meta) (*NewsResponse, error) {
+	return call[NewsResponse](ctx, c, VerbNews, m, fixed(NewsRequest{}))
+}
+
 // Control looks at an agent or tells it what to do. Over a lost connection it
 // is like Spawn: what was not only looked at may have had its effect.
 func (c *Client) Control(ctx context.Context, m Meta, r ControlRequest) (*ControlResponse, error) {

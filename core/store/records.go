@@ -72,8 +72,16 @@ type Session struct {
 	RootUnits   int    `json:"root_resource_units,omitempty"`
 	Budget      Budget `json:"budget,omitzero"` // of the whole tree
 
-	// Client is the terminal that is attached; nil when there is none.
+	// Client is the terminal that is attached, or the MCP process of an ambient
+	// root; nil when there is none.
 	Client *Process `json:"client,omitempty"`
+	// ClientName is what the client of an ambient session calls itself, and
+	// ClientThread its thread that leads, by the client's own id; empty: not told.
+	ClientName   string `json:"client_name,omitempty"`
+	ClientThread string `json:"client_thread_id,omitempty"`
+	// ClientLeftAt is when an ambient session's client was seen to be gone; nil
+	// while it has one.
+	ClientLeftAt *time.Time `json:"client_left_at,omitempty"`
 	// ColdPausePending says that a cold pause was asked for and its processes
 	// are not known to be gone yet.
 	ColdPausePending bool       `json:"cold_pause_pending,omitempty"`

@@ -97,6 +97,9 @@ func resourceOf(snap *profile.Snapshot, a profile.Agent) admission.Resource {
 // up again, may have the capacity of its route, within the transaction that
 // records it.
 func admitRoot(tx *store.Tx, rec *store.Session, snap *profile.Snapshot) error {
+	if rec.Kind == KindAmbient {
+		return nil // its model is the client's own
+	}
 	r := resourceOf(snap, snap.Agents[snap.RootAgent])
 	rec.RootLockKey, rec.RootUnits = r.LockKey, r.Units
 	holders, err := tx.Accounting()

@@ -19,6 +19,7 @@ import (
 const (
 	kindInteractive    = "interactive"
 	kindNoninteractive = "noninteractive"
+	KindAmbient        = "ambient" // an MCP client that is not ours leads
 )
 
 // Attach tells a terminal how to reach the root's thread, and records the
@@ -27,6 +28,9 @@ const (
 func (s *Supervisor) Attach(ctx context.Context, call control.Call, r control.AttachRequest) (*control.AttachResponse, error) {
 	if _, err := s.admit(ctx, call, control.VerbAttach, nil); err != nil {
 		return nil, err
+	}
+	if s.ambient() {
+		return nil, s.errClientLeads()
 	}
 	run, err := s.awaitRootThread(ctx)
 	if err != nil {
@@ -101,7 +105,8 @@ func (s *Supervisor) attached(ctx context.Context, pid int) error {
 	return nil
 }
 
-// watchClient detaches the session when its terminal has ended.
+// watchClient detaches the session when its terminal, or its MCP client, has
+// ended.
 func (s *Supervisor) watchClient() {
 	client := s.cachedSession().Client
 	if client == nil {
@@ -119,7 +124,12 @@ func (s *Supervisor) watchClient() {
 			if rec.Status == core.SessionRunning {
 				rec.Status = core.SessionDetached
 			}
-			return s.audit(tx, "terminal_detached", "", "supervisor", nil)
+			event := "terminal_detached"
+			if rec.Kind == KindAmbient {
+				event = "client_left"
+				s.clientLeft(rec)
+			}
+			return s.audit(tx, event, "", "supervisor", nil)
 		})
 		if err != nil && s.life.Err() == nil {
 			s.fatal(err)

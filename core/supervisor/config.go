@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"crypto/rand"
 	"io"
 	"log/slog"
@@ -20,6 +21,10 @@ type Config struct {
 	Log       *slog.Logger
 	Now       func() time.Time // nil: time.Now
 	Random    io.Reader        // nil: crypto/rand
+
+	// AmbientDone is how long an ambient session in which nothing is open waits
+	// for a client before it completes; 0: 15 minutes.
+	AmbientDone time.Duration
 }
 
 func (c *Config) now() time.Time {
@@ -28,6 +33,8 @@ func (c *Config) now() time.Time {
 	}
 	return time.Now()
 }
+
+func (c *Config) ambientDone() time.Duration { return cmp.Or(c.AmbientDone, ambientDone) }
 
 // codexCache is where verdicts on Codex binaries are kept.
 func (c *Config) codexCache() string { return filepath.Join(c.Folders.State, "codex") }

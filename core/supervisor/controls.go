@@ -77,6 +77,9 @@ func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, r con
 	if err := access.May(caller, verb, s.target(job), s.state()); err != nil {
 		return target{}, err
 	}
+	if job == nil && s.ambient() {
+		return target{}, s.errClientLeads()
+	}
 	t := target{ref: rec.RootAgentRef, caller: callerName(caller)}
 	agent := rec.RootAgent
 	if job != nil {

@@ -36,7 +36,7 @@ type CreateInput struct {
 	BudgetUSD    float64           // likewise
 	Workspace    string            // a folder inside a git repository
 	Prompt       string            // may be empty in an interactive session
-	Kind         string            // interactive, noninteractive
+	Kind         string            // interactive, noninteractive, KindAmbient
 	Build        string
 	Getenv       func(string) string
 	Now          time.Time
@@ -56,7 +56,7 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 		return nil, err
 	}
 	empty := strings.TrimSpace(in.Prompt) == ""
-	if empty && in.Kind != kindInteractive || !utf8.ValidString(in.Prompt) || utf8.RuneCountInString(in.Prompt) > maxPromptRunes {
+	if empty && in.Kind == kindNoninteractive || !utf8.ValidString(in.Prompt) || utf8.RuneCountInString(in.Prompt) > maxPromptRunes {
 		return nil, core.Errorf(core.KindValue, "the prompt must be 1 to %d characters of valid UTF-8", maxPromptRunes).
 			WithRemedy(`say what to do: codex-mmo exec PROFILE "prompt"`)
 	}
@@ -101,6 +101,11 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 	if rec.Budget, err = budgetOf(in, snap); err != nil {
 		return nil, err
 	}
+	if in.Kind == KindAmbient {
+		if rec.Client, err = selfRecord(); err != nil {
+			return nil, err
+		}
+	}
 	refused := checkSandbox(in.Sandbox, snap.Agents[snap.RootAgent])
 	if err := record(ctx, in, snap, rec, refused); err != nil {
 		if rec.Status == core.SessionFailed {
@@ -113,6 +118,15 @@ func Create(ctx context.Context, in *CreateInput) (*store.Session, error) {
 		return nil, refused
 	}
 	return rec, nil
+}
+
+// Team is the team of a session to be.
+func Team(ctx context.Context, in *CreateInput) (*profile.Snapshot, error) {
+	settings, err := profile.LoadSettings(in.Folders.Config)
+	if err != nil {
+		return nil, err
+	}
+	return team(ctx, in, settings)
 }
 
 // team compiles the profile that was asked for, or reads the kept snapshot.
@@ -152,7 +166,7 @@ func routesOf(in *CreateInput, snap *profile.Snapshot) (map[string]store.Availab
 	}
 	routes := availability(snap, keys, in.Getenv, in.RouteFaults)
 	root := snap.Agents[snap.RootAgent]
-	if r := routes[root.Route]; !r.Available && r.Fault == "" {
+	if r := routes[root.Route]; in.Kind != KindAmbient && !r.Available && r.Fault == "" {
 		return nil, core.Errorf(core.KindRuntime, "the root %s of profile %s can't work: route %s: %s", root.ID, snap.ProfileID, root.Route, r.Reason).
 			WithRemedy("`codex-mmo profile list` says what each profile needs; `codex-mmo demo` needs nothing")
 	}
@@ -298,6 +312,7 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 	draft := &agentDraft{
 		session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
 		home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
+		elsewhere: rec.Kind == KindAmbient,
 	}
 	cause := admitAgain(ctx, in.reconciler(), rec.SessionID, func() error {
 		return st.Update(ctx, func(tx *store.Tx) error {
@@ -394,12 +409,14 @@ type agentDraft struct {
 	home                string
 	input, text         string // no text: the thread waits for a person
 	now                 time.Time
+	elsewhere           bool // it lives in a client of its own: nothing is started for it
 }
 
 func putAgentRun(tx *store.Tx, d *agentDraft) error {
 	err := tx.PutAgentRun(&store.AgentRun{
 		SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, AgentRef: d.ref, SessionID: d.session,
 		JobID: d.jobID, Agent: d.role.ID, Model: d.role.Model, Route: d.role.Route, Home: d.home, EvidenceComplete: true,
+		Retired: d.elsewhere,
 	})
 	if err != nil || strings.TrimSpace(d.text) == "" {
 		return err

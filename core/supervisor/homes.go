@@ -56,6 +56,9 @@ func (s *Supervisor) prepareHomes(ctx context.Context) error {
 // whose route can't be used has no home, and a native one lives in its parent's.
 func (s *Supervisor) hasEngine(id string) bool {
 	a := s.snap.Agents[id]
+	if id == s.snap.RootAgent && s.ambient() {
+		return false
+	}
 	if id != s.snap.RootAgent && !slices.Contains(a.Backends, profile.BackendMCP) {
 		return false
 	}

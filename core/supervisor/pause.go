@@ -140,6 +140,9 @@ func (s *Supervisor) beginVerb(ctx context.Context, call control.Call, verb stri
 	if _, err := s.admit(ctx, call, verb, nil); err != nil {
 		return nil, err
 	}
+	if s.ambient() && verb != control.VerbJoin {
+		return nil, s.errClientLeads()
+	}
 	return s.lockSession(ctx)
 }
 

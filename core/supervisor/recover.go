@@ -52,6 +52,11 @@ func (s *Supervisor) recover(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.ambient() {
+		if err := s.beginAmbient(ctx); err != nil {
+			return err
+		}
+	}
 	close(s.ready)
 	s.watchAll()
 	return nil

@@ -111,7 +111,7 @@ func (s *Supervisor) release(ctx context.Context, dead deadHolders) error {
 		if dead.whole && rec.Status.CanBecome(core.SessionSuspended) {
 			rec.Status, rec.Client, rec.ColdPausePending = core.SessionSuspended, nil, false
 			rec.Error = cmp.Or(rec.Error, "the processes of its root were lost; resume goes on with its thread")
-			if rec.ThreadID == "" {
+			if rec.ThreadID == "" && rec.Kind != KindAmbient {
 				now := s.cfg.now().UTC()
 				rec.Status, rec.Error = core.SessionFailed, "its processes were lost before its root had a thread"
 				rec.LastRunID, rec.CurrentRunID, rec.FinishedAt = s.runID, "", &now

@@ -156,6 +156,10 @@ func (s *Supervisor) watchAll() {
 			}
 		}
 		s.watchClient()
+		if s.ambient() {
+			s.wg.Go(func() { s.watchAmbient(s.life) })
+			return
+		}
 		s.wg.Go(func() { s.watchRoot(s.life) })
 	})
 }

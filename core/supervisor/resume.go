@@ -192,11 +192,13 @@ func (s *Supervisor) takeUp(ctx context.Context, input string) (*comeback, error
 		if err := c.putSession(tx, rec); err != nil {
 			return err
 		}
-		root, err := s.returnRoot(tx, c, rec, input)
-		if err != nil {
-			return err
+		if rec.Kind != KindAmbient {
+			root, err := s.returnRoot(tx, c, rec, input)
+			if err != nil {
+				return err
+			}
+			back.runs = append(back.runs, root)
 		}
-		back.runs = append(back.runs, root)
 		return s.returnJobs(tx, c, paused, back)
 	})
 	return back, err
@@ -367,7 +369,7 @@ const resumeTimeout = openTimeout + 10*time.Second
 // thread. When that fails the session rests again, with the reason.
 func (s *Supervisor) bringUp(ctx context.Context, back *comeback) error {
 	err := s.wakeUp(ctx, back.runs)
-	if err == nil {
+	if err == nil && !s.ambient() {
 		c, cancel := context.WithTimeout(ctx, resumeTimeout)
 		_, err = s.awaitRootThread(c)
 		cancel()

@@ -28,6 +28,7 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call, verb strin
 		return access.Caller{}, core.Errorf(core.KindPermission, "process %d was started by an agent and shows no capability", call.Peer.PID)
 	}
 	hash := access.HashToken(call.Token.Reveal())
+	client := s.cachedSession()
 	s.mu.Lock()
 	var found *store.Capability
 	for h, c := range s.caps {
@@ -40,6 +41,9 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call, verb strin
 		a = s.agents[found.AgentRef]
 	}
 	s.mu.Unlock()
+	if found != nil && client.Kind == KindAmbient && found.AgentRef == client.RootAgentRef {
+		return s.clientCaller(ctx, call)
+	}
 	if a == nil {
 		return access.Caller{}, errCapability
 	}
@@ -144,13 +148,19 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 	if err != nil {
 		return nil, err
 	}
+	answer := callerAnswer(s.snap, caller, s.toolsOf(caller))
+	answer.SessionID = s.session
+	return answer, nil
+}
+
+// callerAnswer tells what a caller is, whom it may spawn and what it is offered.
+func callerAnswer(snap *profile.Snapshot, caller access.Caller, tools []string) *control.CallerResponse {
 	answer := &control.CallerResponse{
-		Role: string(caller.Role), Agent: caller.Agent, JobID: caller.JobID, SessionID: s.session, Profile: s.snap.ProfileID,
-		Spawn: []control.SpawnGrant{},
+		Role: string(caller.Role), Agent: caller.Agent, JobID: caller.JobID, Profile: snap.ProfileID,
+		Spawn: []control.SpawnGrant{}, Tools: tools,
 	}
-	role := s.snap.Agents[caller.Agent]
-	for _, id := range s.snap.MeshTargets(role.ID) {
-		target := s.snap.Agents[id]
+	for _, id := range snap.MeshTargets(caller.Agent) {
+		target := snap.Agents[id]
 		modes := []string{"read-only"}
 		if target.Permissions == "workspace-write" && target.Trust != profile.TrustLow {
 			modes = append(modes, "workspace-write")
@@ -160,22 +170,27 @@ func (s *Supervisor) Caller(ctx context.Context, call control.Call, _ control.Ca
 			LiteralOnly: target.Trust == profile.TrustLow, WriteScopeRequired: target.WriteScopeRequired,
 		})
 	}
-	answer.Tools = s.toolsOf(caller)
-	return answer, nil
+	return answer
 }
 
 // toolsOf lists what a caller is offered.
 func (s *Supervisor) toolsOf(caller access.Caller) []string {
-	list := tools(caller, s.snap.CanDelegate(caller.Agent))
-	if len(s.snap.Agents[caller.Agent].Controls) > 0 {
-		list = append(list, controlTools...)
-	}
+	list := toolsFor(s.snap, caller)
 	if !s.cachedSession().Tainted {
 		return list
 	}
 	return slices.DeleteFunc(list, func(name string) bool {
 		return name == "agent_spawn" || name == "agents_spawn" || name == "agent_patch_integrate"
 	})
+}
+
+// toolsFor is toolsOf where nothing is tainted.
+func toolsFor(snap *profile.Snapshot, caller access.Caller) []string {
+	list := tools(caller, snap.CanDelegate(caller.Agent))
+	if len(snap.Agents[caller.Agent].Controls) > 0 {
+		list = append(list, controlTools...)
+	}
+	return list
 }
 
 // controlTools are offered to agents whose profile has them control others.

@@ -44,7 +44,7 @@ func ViewSession(rec *store.Session) *control.SessionView {
 	if run == "" {
 		run = rec.LastRunID
 	}
-	return &control.SessionView{
+	view := &control.SessionView{
 		SessionID: rec.SessionID, ProfileID: rec.ProfileID, ProfileVersion: rec.ProfileVersion, SnapshotHash: rec.SnapshotHash,
 		Kind: rec.Kind, Status: string(rec.Status), Workspace: rec.Workspace, RootAgent: rec.RootAgent,
 		RunID: run, RunSequence: rec.RunSequence, CreatedAt: rec.CreatedAt, StartedAt: rec.StartedAt,
@@ -55,6 +55,10 @@ func ViewSession(rec *store.Session) *control.SessionView {
 		RootPermissions: rec.SandboxMode, Bindings: rec.Bindings, RouteFaults: rec.RouteFaults,
 		RouteAvailability: viewRoutes(rec.RouteAvailability), ProfileWarnings: rec.Warnings,
 	}
+	if rec.Kind == KindAmbient && rec.Client != nil {
+		view.Client = &control.ClientView{Name: rec.ClientName, PID: rec.Client.PID, ThreadID: rec.ClientThread}
+	}
+	return view
 }
 
 func viewRoutes(routes map[string]store.Availability) map[string]control.RouteAvailability {

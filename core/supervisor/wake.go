@@ -132,7 +132,7 @@ func inboxText(mark string, jobs []*store.Job) string {
 func (s *Supervisor) tellCaller(call control.Call, caller access.Caller, jobs []control.JobView) {
 	// Codex 0.149.0 does not say that a turn was interrupted under a call: the
 	// answer to a call of another turn reaches nobody.
-	if active := s.runNow(caller.AgentRef).ActiveTurnID; call.TurnID != "" && call.TurnID != active {
+	if active := s.runNow(caller.AgentRef).ActiveTurnID; call.TurnID != "" && call.TurnID != active && !s.ambient() {
 		return
 	}
 	var ids []string

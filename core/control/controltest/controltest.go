@@ -27,6 +27,8 @@ type Handler struct {
 	OnAccept          func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
 	OnReject          func(context.Context, control.Call, control.DispositionRequest) (*control.DispositionResponse, error)
 	OnAttach          func(context.Context, control.Call, control.AttachRequest) (*control.AttachResponse, error)
+	OnJoin            func(context.Context, control.Call, control.JoinRequest) (*control.JoinResponse, error)
+	OnNews            func(context.Context, control.Call, control.NewsRequest) (*control.NewsResponse, error)
 	OnIntegrate       func(context.Context, control.Call, control.IntegrateRequest) (*control.IntegrateResponse, error)
 	OnStop            func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
 	OnAudit           func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
@@ -113,6 +115,16 @@ func (h *Handler) Stop(ctx context.Context, c control.Call, r control.StopReques
 // Attach calls OnAttach.
 func (h *Handler) Attach(ctx context.Context, c control.Call, r control.AttachRequest) (*control.AttachResponse, error) {
 	return serve(ctx, c, r, h.OnAttach)
+}
+
+// Join calls OnJoin.
+func (h *Handler) Join(ctx context.Context, c control.Call, r control.JoinRequest) (*control.JoinResponse, error) {
+	return serve(ctx, c, r, h.OnJoin)
+}
+
+// News calls OnNews.
+func (h *Handler) News(ctx context.Context, c control.Call, r control.NewsRequest) (*control.NewsResponse, error) {
+	return serve(ctx, c, r, h.OnNews)
 }
 
 // Audit calls OnAudit.
