@@ -1,5 +1,7 @@
 package core
 
+import "slices"
+
 // SessionStatus is where a session is in its life. See docs/STATES.md.
 type SessionStatus string
 
@@ -25,6 +27,17 @@ func (s SessionStatus) Terminal() bool {
 		return true
 	}
 	return false
+}
+
+// OpenSessions lists the statuses of a session that are not terminal.
+func OpenSessions() (open []SessionStatus) {
+	for status := range sessionTransitions {
+		if !status.Terminal() {
+			open = append(open, status)
+		}
+	}
+	slices.Sort(open)
+	return open
 }
 
 // Valid reports whether s is a status of a session.

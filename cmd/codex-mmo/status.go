@@ -87,20 +87,14 @@ func (a *app) pick(ctx context.Context, f folders.Folders, id string) (*store.Se
 	if id != "" {
 		return a.readSession(ctx, f, id)
 	}
-	list, err := a.listSessions(ctx, f)
+	list, _, err := a.lastActive(ctx, f, listLimit)
 	if err != nil {
 		return nil, err
 	}
 	if len(list) == 0 {
 		return nil, core.Errorf(core.KindNotFound, "there is no session yet").WithRemedy("start one with `codex-mmo demo` or `codex-mmo exec`")
 	}
-	newest := list[0]
-	for _, rec := range list {
-		if rec.LastActiveAt.After(newest.LastActiveAt) {
-			newest = rec
-		}
-	}
-	return newest, nil
+	return list[0], nil
 }
 
 // storedView composes the public record of a session without its supervisor.

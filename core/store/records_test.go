@@ -332,7 +332,7 @@ func TestFilters(t *testing.T) {
 	seed(t, s, "s2")
 	update(t, s, func(tx *store.Tx) error {
 		rec := session("s2")
-		rec.Status = core.SessionRunning
+		rec.Status, rec.LastActiveAt = core.SessionRunning, created.Add(-time.Hour)
 		done := job("j-s2", "s2")
 		done.Status = core.JobFailed
 		return all(tx.PutSession(rec), tx.PutJob(done))
@@ -346,6 +346,7 @@ func TestFilters(t *testing.T) {
 			"status":    {store.SessionFilter{Statuses: []core.SessionStatus{core.SessionRunning, core.SessionPaused}}, "s2"},
 			"workspace": {store.SessionFilter{Workspace: "/work/s1"}, "s1"},
 			"both":      {store.SessionFilter{Workspace: "/work/s1", Statuses: []core.SessionStatus{core.SessionRunning}}, ""},
+			"latest":    {store.SessionFilter{Latest: 1}, "s1"},
 		} {
 			list, err := tx.Sessions(tc.filter)
 			if err != nil {

@@ -10,7 +10,7 @@ import (
 
 // migrations hold one step a database version: step i brings version i to
 // i+1. Within a state package steps only add.
-var migrations = []string{schemaV1, schemaControls, schemaAccounting}
+var migrations = []string{schemaV1, schemaControls, schemaAccounting, schemaActivity}
 
 // schemaV1 is the first layout. Foreign keys are deferred, so that the rows of
 // one transaction may be written in any order. Columns lock_key and units
@@ -165,6 +165,9 @@ CREATE TABLE controls (
 ) STRICT;
 CREATE UNIQUE INDEX controls_in_order ON controls (agent_ref, revision);
 `
+
+// schemaActivity lets the sessions that were active last be found among many.
+const schemaActivity = `CREATE INDEX sessions_by_activity ON sessions (last_active_at);`
 
 // schemaAccounting adds what admission counts: the write scopes of jobs as they
 // are on disk, and one view over all holders of capacity whose columns every

@@ -17,6 +17,7 @@ func (t *Tx) Session(id string) (*Session, error) { return sessionTable.get(t, i
 type SessionFilter struct {
 	Statuses  []core.SessionStatus
 	Workspace string // exact path; empty: any
+	Latest    int    // only those among the so many that were active last; 0: all
 	// Strict makes a row that can't be read fail the listing, with KindRuntime
 	// and "invalid session state", unless its status is terminal: it holds
 	// nothing then. Otherwise such rows are left out.
@@ -28,6 +29,10 @@ func (t *Tx) Sessions(f SessionFilter) ([]*Session, error) {
 	var q where
 	q.in("status", texts(f.Statuses))
 	q.equal("workspace", f.Workspace)
+	if f.Latest > 0 {
+		q.terms = append(q.terms, "rowid IN (SELECT rowid FROM sessions ORDER BY last_active_at DESC LIMIT ?)")
+		q.args = append(q.args, f.Latest)
+	}
 	return sessionTable.list(t, q.String(), q.args, func(r row, err error) error {
 		status, _ := r["status"].(string)
 		if !f.Strict || core.SessionStatus(status).Terminal() {

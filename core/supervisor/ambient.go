@@ -265,13 +265,13 @@ func (s *Supervisor) giveUpClient(ctx context.Context, waited time.Duration) err
 // may go on with: they are not over, and their last client is dead. The newest
 // is first.
 func FindAmbient(tx *store.Tx, workspace, profileID string) ([]*store.Session, error) {
-	list, err := tx.Sessions(store.SessionFilter{})
+	list, err := tx.Sessions(store.SessionFilter{Statuses: core.OpenSessions(), Workspace: workspace})
 	if err != nil {
 		return nil, err
 	}
 	var found []*store.Session
 	for _, rec := range list {
-		if rec.Kind != KindAmbient || rec.Workspace != workspace || rec.ProfileID != profileID || !joinable(rec) {
+		if rec.Kind != KindAmbient || rec.ProfileID != profileID || !joinable(rec) {
 			continue
 		}
 		found = append(found, rec)

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"os/exec"
 	"testing"
 	"time"
 
@@ -74,6 +75,33 @@ func TestJoinIsOfOneProcess(t *testing.T) {
 	}
 	_, err = newRig(t, core.SessionRunning).Join(t.Context(), operatorHere, control.JoinRequest{})
 	wantKind(t, "a session that its own agent leads", err, core.KindRuntime, "not by an MCP client")
+}
+
+// TestClientIsSeenToLeave: the process that created the session and the one that
+// joined it are the same, whatever else the kernel told of it each time.
+func TestClientIsSeenToLeave(t *testing.T) {
+	t.Parallel()
+	r := ambientRig(t)
+	child := exec.Command("sleep", "600")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	id, err := process.Lookup(child.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.edit(func(rec *store.Session) { created := recordOf(id); created.Command = ""; rec.Client = &created })
+	r.watchClient()
+	call := control.Call{Operator: true, Peer: access.Peer{PID: id.PID, Process: id}}
+	if _, err := r.Join(t.Context(), call, control.JoinRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Process.Kill()
+	_ = child.Wait() // it was killed
+	r.wg.Wait()
+	if rec, _ := r.fresh(); rec.Client != nil || rec.Status != core.SessionDetached || rec.ClientLeftAt == nil {
+		t.Errorf("without its client the session is %s with %+v since %v", rec.Status, rec.Client, rec.ClientLeftAt)
+	}
 }
 
 // TestPatienceWithClients: a session with a client, or at rest, waits for

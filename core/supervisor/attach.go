@@ -117,7 +117,7 @@ func (s *Supervisor) watchClient() {
 			return // we leave first
 		}
 		err := s.updateSession(s.life, func(tx *store.Tx, rec *store.Session) error {
-			if rec.Client == nil || *rec.Client != *client {
+			if rec.Client == nil || !identityOf(*rec.Client).Same(identityOf(*client)) { // as others saw it, it may have more to it
 				return errUnchanged
 			}
 			rec.Client = nil
