@@ -48,6 +48,7 @@ func (a *app) rootCmd() *cobra.Command {
 	for _, c := range controls {
 		cmd.AddCommand(a.controlCmd(c.action, c.name, c.short, c.text))
 	}
+	cmd.AddCommand(a.nativeCmd(control.ActionStop, "End a native agent in the root's engine for good"), a.nativeCmd(control.ActionDetach, "Let one work on without anybody's interest"))
 	return cmd
 }
 
@@ -123,6 +124,7 @@ func (a *app) showControl(answer *control.ControlResponse) error {
 			a.printf("\nasks (%s, request %s):\n%s\n", p.Method, p.RequestID, p.Params)
 		}
 	}
+	a.showNatives(answer)
 	for key, value := range answer.Result {
 		a.printf("%s: %v\n", key, value)
 	}

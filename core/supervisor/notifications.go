@@ -40,7 +40,8 @@ type frame struct {
 		Error struct {
 			Message string `json:"message"`
 		} `json:"error"`
-		WillRetry bool `json:"willRetry"`
+		WillRetry bool            `json:"willRetry"`
+		Status    json.RawMessage `json:"status"`
 	} `json:"params"`
 }
 
@@ -71,7 +72,7 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 		return false, nil
 	}
 	if thread := cmp.Or(f.Params.ThreadID, f.Params.ConversationID); thread != "" && thread != a.rec.ThreadID {
-		return false, nil // of another thread, e.g. a native child
+		return false, a.nativeFrame(ctx, thread, &f)
 	}
 	if len(f.ID) > 0 && string(f.ID) != "null" {
 		var whole struct {

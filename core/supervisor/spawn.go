@@ -261,14 +261,14 @@ func leaseOf(dir string, scope []string) ([]string, bool, error) {
 }
 
 // depth is how deep a caller is: 0 for the root. A native agent is one below the
-// agent in whose engine it runs.
+// agent that started it.
 func (s *Supervisor) depth(caller access.Caller) int {
 	depth := 0
 	if j, err := s.cachedJob(caller.JobID); err == nil {
 		depth = j.Depth
 	}
 	if caller.Role == access.RoleNative {
-		depth++
+		depth += 1 + len(caller.Between)
 	}
 	return depth
 }

@@ -54,11 +54,15 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call, verb strin
 	if !s.isChildOf(call.Peer, rec.Engine) {
 		return access.Caller{}, core.Errorf(core.KindPermission, "invalid MCP caller capability: process %d is not a child of the engine it was given to", call.Peer.PID)
 	}
+	caller := s.agentCaller(&rec)
 	if rec.ThreadID != "" && call.ThreadID != rec.ThreadID && (verb != control.VerbCaller || call.ThreadID != "") {
-		return access.Caller{}, core.Errorf(core.KindPermission, "invalid native-agent: thread %s is not the thread of agent %s", call.ThreadID, rec.Agent)
+		var err error
+		if caller, err = s.nativeCaller(ctx, a, call.ThreadID); err != nil {
+			return access.Caller{}, err
+		}
 	}
 	s.mesh.seen(s, a, call.Peer)
-	return s.agentCaller(&rec), nil
+	return caller, nil
 }
 
 // outsideAgents refuses to take a process below one of our hosts or engines for

@@ -30,7 +30,7 @@ func (s *Supervisor) SessionView() *control.SessionView {
 	v := ViewSession(rec)
 	v.Supervised = true
 	run := s.runNow(rec.RootAgentRef)
-	v.RootThreadID, v.ActiveTurnID, v.Recoveries = run.ThreadID, run.ActiveTurnID, run.RecoveryAttempts
+	v.RootThreadID, v.ActiveTurnID, v.Recoveries, v.NativeRuns = run.ThreadID, run.ActiveTurnID, run.RecoveryAttempts, nativeViews(&run)
 	for _, j := range s.allJobs() {
 		v.Jobs = append(v.Jobs, s.jobView(j))
 	}
@@ -134,7 +134,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 	if run != nil {
 		v.ThreadID, v.ActiveTurnID = run.ThreadID, run.ActiveTurnID
 		v.RecoveryAttempts, v.EvidenceComplete = run.RecoveryAttempts, run.EvidenceComplete
-		v.ControlRevision = run.ControlRevision
+		v.ControlRevision, v.NativeRuns = run.ControlRevision, nativeViews(run)
 	}
 	return v
 }
