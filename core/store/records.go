@@ -409,9 +409,12 @@ type NativeRun struct {
 	Nickname       string `json:"nickname,omitempty"`
 	// Status is the engine's word (idle, active, systemError, notLoaded), or
 	// NativeStopped, which nothing changes, or NativeDetached.
-	Status          string    `json:"status"`
-	SeenAt          time.Time `json:"seen_at"` // first
-	ControlRevision uint64    `json:"control_revision"`
+	Status string    `json:"status"`
+	SeenAt time.Time `json:"seen_at"` // first
+	// ControlRevision and what stands beside it are as those of an AgentRun.
+	ControlRevision   uint64        `json:"control_revision"`
+	LastControlAction string        `json:"last_control_action,omitempty"`
+	LastControlStatus ControlStatus `json:"last_control_status,omitempty"`
 }
 
 // Statuses of a native agent: two that are not the engine's, and its word for one

@@ -104,13 +104,9 @@ func (a *agent) obeyForNative(ctx context.Context, t target, r control.ControlRe
 		return nil, err
 	}
 	err := a.deliverNative(ctx, n.ThreadID, o.action)
-	status, text := outcomeOfOrder(err)
-	now := a.sup.cfg.now().UTC()
-	saveErr := a.save(ctx, func(tx *store.Tx, _ *change) error {
-		_, err := tx.SettleControl(n.AgentRef, o.revision, status, text, now)
-		return err
-	})
-	if saveErr != nil {
+	status, _ := outcomeOfOrder(err)
+	a.changeNative(n.ThreadID, func(n *store.NativeRun) { n.LastControlStatus = status })
+	if saveErr := a.save(ctx, nil); saveErr != nil {
 		a.broken(saveErr)
 		return nil, saveErr
 	}
@@ -126,18 +122,13 @@ func (a *agent) obeyForNative(ctx context.Context, t target, r control.ControlRe
 // reserveNative takes the native agent's next revision for an order.
 func (a *agent) reserveNative(ctx context.Context, ref, thread string, o *order) error {
 	before := a.rec.Natives
-	a.changeNative(thread, func(n *store.NativeRun) { n.ControlRevision = o.revision })
+	a.changeNative(thread, func(n *store.NativeRun) {
+		n.ControlRevision, n.LastControlAction, n.LastControlStatus = o.revision, o.action, store.ControlPending
+	})
 	err := a.save(ctx, func(tx *store.Tx, c *change) error {
 		c.wake = true
-		err := a.sup.audit(tx, "agent_control", a.jobID, o.caller, map[string]any{
+		return a.sup.audit(tx, "agent_control", a.jobID, o.caller, map[string]any{
 			"agent_run_ref": ref, "action": o.action, "control_revision": o.revision, "thread_id": thread,
-		})
-		if err != nil {
-			return err
-		}
-		return tx.AppendControl(&store.Control{
-			SessionID: a.sup.session, AgentRef: ref, Revision: o.revision, Action: o.action, Caller: o.caller,
-			Status: store.ControlPending, At: a.sup.cfg.now().UTC(),
 		})
 	})
 	if err != nil {

@@ -163,7 +163,11 @@ func callerAnswer(snap *profile.Snapshot, caller access.Caller, tools []string) 
 		Role: string(caller.Role), Agent: caller.Agent, JobID: caller.JobID, Profile: snap.ProfileID,
 		Spawn: []control.SpawnGrant{}, Tools: tools,
 	}
-	for _, id := range snap.MeshTargets(caller.Agent) {
+	targets := snap.MeshTargets(caller.Agent)
+	if caller.Role == access.RoleNative && !caller.Grants.Spawns {
+		targets = nil
+	}
+	for _, id := range targets {
 		target := snap.Agents[id]
 		modes := []string{"read-only"}
 		if target.Permissions == "workspace-write" && target.Trust != profile.TrustLow {
@@ -190,8 +194,12 @@ func (s *Supervisor) toolsOf(caller access.Caller) []string {
 
 // toolsFor is toolsOf where nothing is tainted.
 func toolsFor(snap *profile.Snapshot, caller access.Caller) []string {
-	list := tools(caller, snap.CanDelegate(caller.Agent))
-	if len(snap.Agents[caller.Agent].Controls) > 0 {
+	spawns, controls := snap.CanDelegate(caller.Agent), snap.Agents[caller.Agent].Controls
+	if caller.Role == access.RoleNative {
+		spawns, controls = caller.Grants.Spawns, caller.Grants.Controls
+	}
+	list := tools(caller, spawns)
+	if len(controls) > 0 {
 		list = append(list, controlTools...)
 	}
 	return list
