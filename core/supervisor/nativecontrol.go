@@ -156,6 +156,7 @@ func (a *agent) deliverNative(ctx context.Context, thread, action string) error 
 			ended = append(ended, n.ThreadID)
 		}
 	}
+	a.forgetRequests(ended...)
 	for _, id := range ended {
 		a.changeNative(id, func(n *store.NativeRun) { n.Status = store.NativeStopped })
 	}

@@ -186,6 +186,17 @@ func mergeNatives(list []store.NativeRun, seen []*hostpb.Native, random io.Reade
 	return merged, fresh
 }
 
+// ofNative reports whether a thread is a native agent's: what one asks is asked of
+// whoever answers for the agent in whose engine it runs.
+func (a *agent) ofNative(ctx context.Context, thread string) bool {
+	if nativeOf(&a.rec, thread) == nil && a.hasNatives() {
+		if err := a.refreshNatives(ctx, thread); err != nil {
+			a.log.Warn("a native agent can't be told", "thread", thread, "err", err)
+		}
+	}
+	return nativeOf(&a.rec, thread) != nil
+}
+
 // nativeFrame takes what the engine tells of a thread that is not the agent's.
 // What can't be learnt now is asked for again when somebody looks.
 func (a *agent) nativeFrame(ctx context.Context, thread string, f *frame) error {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -352,5 +353,55 @@ func TestNativesWithoutTheirEngine(t *testing.T) {
 		if want := map[string]string{"t1": "notLoaded", "t2": "stopped"}[n.ThreadID]; n.Status != want {
 			t.Errorf("native agent on %s is %s, want %s", n.ThreadID, n.Status, want)
 		}
+	}
+}
+
+// TestNativesAsk: what a native agent asks waits for whoever answers for the agent
+// in whose engine it runs, also when that agent's own turn is interrupted; a
+// foreign thread's questions are not taken down.
+func TestNativesAsk(t *testing.T) {
+	t.Parallel()
+	host := &nativeHost{natives: []*hostpb.Native{native("t1", "thread", "scout", "active")}}
+	r, a := nativeRig(t, host)
+	receive := func(frame string) {
+		t.Helper()
+		var failed error
+		if err := a.do(t.Context(), func(ctx context.Context) { _, failed = a.received(ctx, position{}, []byte(frame)) }); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+	}
+	if err := a.do(t.Context(), func(context.Context) { a.role.ApprovalPolicy = "on-request" }); err != nil {
+		t.Fatal(err)
+	}
+	ask := `{"id":%d,"method":"item/commandExecution/requestApproval","params":{"threadId":%q,"turnId":"turn-of-it","command":"ls"}}`
+	receive(fmt.Sprintf(ask, 7, "t1"))
+	receive(fmt.Sprintf(ask, 8, "t9"))
+	receive(fmt.Sprintf(ask, 9, "thread"))
+	asked := func() (keys []string) {
+		rec := a.snapshot()
+		for _, p := range rec.Pending {
+			keys = append(keys, p.ThreadID+" "+p.Key)
+		}
+		return keys
+	}
+	if diff := cmp.Diff([]string{"t1 integer:7", "thread integer:9"}, asked()); diff != "" {
+		t.Errorf("what is asked (-want +got):\n%s", diff)
+	}
+	if _, err := r.order(0, control.ActionInterrupt, ""); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"t1 integer:7"}, asked()); diff != "" {
+		t.Errorf("what is asked after an interrupt (-want +got):\n%s", diff)
+	}
+	_, err := r.orderNative(control.ControlRequest{JobID: "j0", Action: control.ActionRespond, RequestID: "integer:7", Response: []byte(`{"decision":"accept"}`)}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{`7={"decision":"accept"}`}, host.answers); diff != "" {
+		t.Errorf("answers (-want +got):\n%s", diff)
+	}
+	receive(`{"method":"serverRequest/resolved","params":{"threadId":"t1","requestId":7}}`)
+	if got := asked(); got != nil {
+		t.Errorf("after the answer %v is asked", got)
 	}
 }

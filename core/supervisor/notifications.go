@@ -71,10 +71,13 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 		a.noteFresh(&f.Params.Thread)
 		return false, nil
 	}
+	asks := len(f.ID) > 0 && string(f.ID) != "null"
 	if thread := cmp.Or(f.Params.ThreadID, f.Params.ConversationID); thread != "" && thread != a.rec.ThreadID {
-		return false, a.nativeFrame(ctx, thread, &f)
+		if !asks && f.Method != "serverRequest/resolved" || !a.ofNative(ctx, thread) {
+			return false, a.nativeFrame(ctx, thread, &f)
+		}
 	}
-	if len(f.ID) > 0 && string(f.ID) != "null" {
+	if asks {
 		var whole struct {
 			Params json.RawMessage `json:"params"`
 		}
