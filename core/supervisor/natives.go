@@ -72,7 +72,7 @@ func (s *Supervisor) nativeLine(rec *store.AgentRun, thread string) (between []s
 		switch {
 		case n.Status == store.NativeStopped:
 			return nil, core.Errorf(core.KindPermission, "invalid native-agent: thread %s was stopped", n.ThreadID)
-		case !s.snap.Agents[n.Agent].Native() || !slices.Contains(s.snap.Agents[parent].CanSpawn, n.Agent) || files[n.Agent] == "":
+		case !slices.Contains(s.snap.Agents[parent].CanSpawn, n.Agent) || files[n.Agent] == "":
 			return nil, core.Errorf(core.KindPermission, "invalid native-agent: thread %s runs as %q, which is no native agent of %s", n.ThreadID, n.Agent, parent)
 		case above == nil:
 			return between, nil
