@@ -397,6 +397,9 @@ type AgentRun struct {
 	Goal           *Goal            `json:"goal,omitempty"` // nil in mode turn
 
 	Natives []NativeRun `json:"native_runs,omitempty"` // in the order in which they were seen
+	// DirectUsage is what the engine counted for the run's thread, and for no other
+	// of its threads, on a route that no gateway counts.
+	DirectUsage TokenUsage `json:"direct_usage,omitzero"`
 }
 
 // NativeRun is a native agent: a thread inside the engine of an agent run, which
@@ -415,6 +418,7 @@ type NativeRun struct {
 	ControlRevision   uint64        `json:"control_revision"`
 	LastControlAction string        `json:"last_control_action,omitempty"`
 	LastControlStatus ControlStatus `json:"last_control_status,omitempty"`
+	DirectUsage       TokenUsage    `json:"direct_usage,omitzero"`
 }
 
 // Statuses of a native agent: two that are not the engine's, and its word for one

@@ -204,6 +204,11 @@ func (a *agent) nativeFrame(ctx context.Context, thread string, f *frame) error 
 		Type string `json:"type"`
 	}
 	switch f.Method {
+	case "thread/tokenUsage/updated":
+		if !a.ofNative(ctx, thread) {
+			return nil
+		}
+		return a.chargeNative(ctx, thread, f.tokens())
 	case "thread/status/changed":
 		_ = json.Unmarshal(f.Params.Status, &now) // a shape that we do not read says nothing
 	case "thread/closed":

@@ -405,3 +405,63 @@ func TestNativesAsk(t *testing.T) {
 		t.Errorf("after the answer %v is asked", got)
 	}
 }
+
+// TestNativesSpendTheirParentsBudget: on a route that no gateway counts, what a
+// native agent uses is its engine's agent's, model by model; when the budget is
+// used up, native agents at work are stopped, and the turn is interrupted.
+func TestNativesSpendTheirParentsBudget(t *testing.T) {
+	t.Parallel()
+	host := &nativeHost{natives: []*hostpb.Native{native("t1", "thread", "scout", "active"), native("t2", "thread", "guide", "active")}}
+	r, a := nativeRig(t, host)
+	route := r.snap.Routes["offline"]
+	route.Driver, route.BillingMode = profile.DriverCodexLogin, profile.BillingSubscription
+	r.snap.Routes["offline"] = route
+	other := r.snap.Agents["guide"]
+	other.Model = "m2"
+	r.snap.Agents["guide"] = other
+	r.edit(func(rec *store.Session) { rec.Budget.Limit.Tokens = 1000 })
+	err := r.updateJob(t.Context(), "j0", func(_ *store.Tx, j *store.Job) error { j.Reserved.Tokens = 600; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.do(t.Context(), func(context.Context) { a.rec.Model, a.rec.Route = "m", "offline" }); err != nil {
+		t.Fatal(err)
+	}
+	uses := func(thread string, input, output int) {
+		t.Helper()
+		frame := fmt.Sprintf(`{"method":"thread/tokenUsage/updated","params":{"threadId":%q,"tokenUsage":{"total":{"inputTokens":%d,"outputTokens":%d}}}}`, thread, input, output)
+		var failed error
+		if err := a.do(t.Context(), func(ctx context.Context) { _, failed = a.received(ctx, position{}, []byte(frame)) }); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+	}
+	uses("thread", 100, 10)
+	uses("t1", 200, 20)
+	uses("t9", 5000, 0) // foreign
+	uses("t2", 30, 3)
+	uses("t1", 220, 20)
+	got := map[string]uint64{}
+	err = r.store.View(t.Context(), func(tx *store.Tx) error {
+		list, err := tx.UsageOf(r.session)
+		for _, u := range list {
+			got[u.AgentRef+" "+u.Model] = u.ChargedTokens
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]uint64{"ar_0 m": 350, "ar_0 m2": 33}, got); diff != "" {
+		t.Errorf("charged (-want +got):\n%s", diff)
+	}
+	if len(host.ended) != 0 {
+		t.Errorf("within the budget %v were ended", host.ended)
+	}
+	uses("t2", 250, 3)
+	if diff := cmp.Diff([]string{"t1", "t2"}, host.ended); diff != "" {
+		t.Errorf("native agents that were ended at the limit (-want +got):\n%s", diff)
+	}
+	if !slices.Contains(host.commands, "interrupt") {
+		t.Errorf("at the limit the host was told %v, want the turn interrupted", host.commands)
+	}
+}

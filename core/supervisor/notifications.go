@@ -45,6 +45,12 @@ type frame struct {
 	} `json:"params"`
 }
 
+// tokens is what a thread has used over its life.
+func (f *frame) tokens() store.TokenUsage {
+	t := f.Params.TokenUsage.Total
+	return store.TokenUsage{InputTokens: t.InputTokens, CachedInputTokens: t.CachedInputTokens, OutputTokens: t.OutputTokens}
+}
+
 type item struct {
 	ID      string `json:"id"`
 	Type    string `json:"type"`
@@ -96,10 +102,7 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 	case "item/completed":
 		return true, a.itemCompleted(ctx, f.Params.TurnID, f.Params.Item)
 	case "thread/tokenUsage/updated":
-		t := f.Params.TokenUsage.Total
-		return false, a.usage(ctx, store.TokenUsage{
-			InputTokens: t.InputTokens, CachedInputTokens: t.CachedInputTokens, OutputTokens: t.OutputTokens,
-		})
+		return false, a.usage(ctx, f.tokens())
 	case "error":
 		if f.Params.WillRetry {
 			a.follow("notice", "Codex retries: "+f.Params.Error.Message)
