@@ -13,19 +13,17 @@ import (
 
 // nativeCmd is an order about one native agent in the root's engine.
 func (a *app) nativeCmd(action, short string) *cobra.Command {
-	o := agentControl{revision: -1}
-	var thread string
+	var o agentControl
 	cmd := a.sessionVerb(action+" SESSION --thread THREAD", short,
 		short+". `codex-mmo root inspect SESSION` lists them with their threads. The root itself goes with its session: see\n`codex-mmo "+action+"`.",
 		exactArgs("SESSION"), func(ctx context.Context, c *control.Client, _ []string) error {
-			answer, err := a.control(ctx, c, control.ControlRequest{Action: action, TargetThreadID: thread}, &o)
+			answer, err := a.control(ctx, c, control.ControlRequest{Action: action}, &o)
 			if err != nil {
 				return err
 			}
 			return a.showControl(answer)
 		})
 	o.addFlags(cmd, action, false)
-	cmd.Flags().StringVar(&thread, "thread", "", "of the native agent, as inspect shows it")
 	_ = cmd.MarkFlagRequired("thread") // it was just added
 	return cmd
 }

@@ -230,6 +230,17 @@ func TestNativeAgents(t *testing.T) {
 	if code != 1 || !strings.Contains(stderr, "has no native agent on thread") {
 		t.Errorf("stopping the root's own thread: exit %d\n%s", code, stderr)
 	}
+	worker := jobs["worker"]
+	for ref, n := range worker.NativeRuns {
+		stdout, stderr, code = tm.run("job", "inspect", worker.JobID, "--thread", n.ThreadID)
+		if code != 0 || strings.Count(stdout, ref) != 1 {
+			t.Errorf("inspecting the worker's guide: exit %d\n%s%s", code, stdout, stderr)
+		}
+		stdout, stderr, code = tm.run("job", "stop", worker.JobID, "--thread", n.ThreadID)
+		if after := tm.look().Jobs[0]; code != 0 || after.Status != "running" || after.NativeRuns[ref].Status != "stopped" {
+			t.Errorf("stopping the worker's guide: exit %d, then job %s is %s with %+v\n%s%s", code, after.JobID, after.Status, after.NativeRuns, stdout, stderr)
+		}
+	}
 	tm.letGo("on")
 	if out := tm.finish(); out.Status != "completed" {
 		t.Errorf("the session ended %s", out.Status)

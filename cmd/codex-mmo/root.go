@@ -18,6 +18,7 @@ type agentControl struct {
 	budget   int64
 	request  string
 	response string
+	thread   string // of a native agent in its engine
 }
 
 // controls are the actions that a person may use, with what each is for.
@@ -74,6 +75,8 @@ func (o *agentControl) addFlags(cmd *cobra.Command, action string, text bool) {
 		cmd.Flags().StringVar(&o.input, "input", "", "the text")
 	}
 	switch action {
+	case control.ActionInspect, control.ActionStop, control.ActionDetach:
+		cmd.Flags().StringVar(&o.thread, "thread", "", "of a native agent inside its engine, as inspect lists them: the order is about that one")
 	case control.ActionContinue:
 		cmd.Flags().Int64Var(&o.budget, "goal-token-budget", 0, "raise the goal's budget, in tokens")
 	case control.ActionSetEffort:
@@ -86,6 +89,7 @@ func (o *agentControl) addFlags(cmd *cobra.Command, action string, text bool) {
 
 // control sends an order. Where no revision was seen, it looks first.
 func (a *app) control(ctx context.Context, c *control.Client, r control.ControlRequest, o *agentControl) (*control.ControlResponse, error) {
+	r.TargetThreadID = o.thread
 	if r.Action == control.ActionInspect {
 		return c.Control(ctx, control.Meta{}, r)
 	}
