@@ -169,12 +169,26 @@ func (tm *team) told(trail, thread, tool string) string {
 // Spec: R052, R058, R059, A031
 func TestNativeAgents(t *testing.T) {
 	t.Parallel()
-	tm := newTeam(t, nativeScript, 3)
-	tm.withNatives()
-	tm.start("go")
+	for _, version := range testkit.CodexVersions {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			tm := newTeam(t, nativeScript, 3)
+			tm.withNatives()
+			tm.startWith([]string{"MMO_CODEX_BIN=" + testkit.CodexOf(t, version)}, "exec", tm.profileDir(), "go", "--json")
+			tm.tellNatives(t, version)
+		})
+	}
+}
+
+// tellNatives is TestNativeAgents on one Codex.
+func (tm *team) tellNatives(t *testing.T, version string) {
+	t.Helper()
 	tm.until("a job of each guide", func() bool { return len(tm.look().Jobs) == 2 })
 	list := tm.natives(map[string]string{"scout": "active", "guide": "idle", "": "idle"})
 	view := tm.look()
+	if view.Codex.Version != version {
+		t.Errorf("the session runs on Codex %s, want %s", view.Codex.Version, version)
+	}
 
 	jobs := map[string]control.JobView{}
 	for _, j := range view.Jobs {
