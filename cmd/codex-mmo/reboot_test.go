@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,10 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	_ "modernc.org/sqlite" // to write what another boot would have left
-
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/process"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // rebooted rewrites the records as a machine finds them after a reboot: every
@@ -23,10 +21,7 @@ import (
 func (tm *team) rebooted(stranger process.Identity) {
 	tm.t.Helper()
 	const lastBoot = "00000000-0000-4000-8000-000000000001"
-	db, err := sql.Open("sqlite", "file:"+tm.folders.Database()+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		tm.t.Fatal(err)
-	}
+	db := testkit.OpenSQL(tm.t, tm.folders.Database())
 	defer db.Close()
 	recorded := regexp.MustCompile(`"pid":[1-9][0-9]*,"start_token":"[^"]+","boot_id":"[^"]+"`)
 	other := fmt.Sprintf(`"pid":%d,"start_token":"%s","boot_id":"%s"`, stranger.PID, stranger.StartToken, lastBoot)
