@@ -96,7 +96,7 @@ func TestSmokeStopsWhatDoesNotEnd(t *testing.T) {
 		t.Errorf("smoke is %+v", out)
 	}
 	if out.Cleanup == nil || out.Cleanup.Mode != "graceful_stop" || out.Cleanup.Result != "stopped" {
-		t.Errorf("it was cleaned up by %+v", out.Cleanup)
+		t.Fatalf("it was cleaned up by %+v", out.Cleanup)
 	}
 	if diff := cmp.Diff([]string{"lead root false"}, rows); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
