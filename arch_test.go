@@ -32,6 +32,7 @@ var coreOrder = []string{
 	"core/modeltest",
 	"core/dialect",
 	"core/smoke",
+	"core/contract",
 	"core/folders",
 	"core/access",
 	"core/store",
