@@ -231,11 +231,11 @@ func (a *app) wholeResult(ctx context.Context, f folders.Folders, rec *store.Ses
 	}
 	var whole strings.Builder
 	for cursor := 0; ; {
-		page, err := c.Result(ctx, control.Meta{}, control.ResultRequest{JobID: job.JobID, Cursor: cursor})
+		page, err := c.Result(ctx, control.Meta{}, control.ResultRequest{JobID: job.JobID, Cursor: cursor, Text: true})
 		if err != nil {
 			return nil, err
 		}
-		whole.WriteString(page.Content)
+		fmt.Fprint(&whole, page.Content)
 		if page.NextCursor == nil {
 			page.Content, page.Cursor, page.Truncated = whole.String(), 0, false
 			return page, nil

@@ -109,7 +109,7 @@ func TestGate(t *testing.T) {
 // TestCompile: a contract is whole in itself, and a schema.
 func TestCompile(t *testing.T) {
 	for schema, want := range map[string]string{
-		`[]`:                               "a contract is a JSON object",
+		`[]`:                               "it is no object",
 		`{"type":"object"`:                 "is no JSON",
 		`{"type":"object","type":"array"}`: "is no JSON",
 		`{"type":"thing"}`:                 "is no JSON Schema",

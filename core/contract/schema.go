@@ -33,11 +33,11 @@ const place = "contract:schema"
 func Compile(raw []byte) (*Contract, error) {
 	doc, err := parse(raw)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("is no JSON Schema: it %w", err)
 	}
 	root, ok := doc.(map[string]any)
 	if !ok {
-		return nil, errors.New("a contract is a JSON object")
+		return nil, errors.New("is no JSON Schema: it is no object")
 	}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)

@@ -408,10 +408,25 @@ type JobView struct {
 	Usage            *TokenUsage  `json:"usage,omitempty"`
 	Patch            *PatchView   `json:"patch,omitempty"`
 
+	// How the result is held to the role's contract; absent without one.
+	ContractTransport       string         `json:"contract_transport,omitempty"` // native_schema_projection, validated_text
+	ContractValid           *bool          `json:"contract_valid,omitempty"`     // absent before it was judged
+	ContractRepairAttempted bool           `json:"contract_repair_attempted,omitempty"`
+	ContractErrors          []string       `json:"contract_errors,omitempty"`
+	Artifacts               []ArtifactView `json:"artifacts,omitempty"` // that the result declares, as they were
+
 	// BudgetTokens and BudgetUSD are its part of the session's budget, beside
 	// which its usage shows what it spent; absent without a limit.
 	BudgetTokens int64       `json:"budget_tokens,omitempty"`
 	BudgetUSD    json.Number `json:"budget_usd,omitempty"`
+}
+
+// ArtifactView is a file that a result declares, as it was found.
+type ArtifactView struct {
+	RelativePath string `json:"relative_path"` // below the job's folder
+	SHA256       string `json:"sha256"`
+	Size         int64  `json:"size"` // bytes
+	MediaType    string `json:"media_type"`
 }
 
 // PatchView tells what a writing job changed in its worktree.
@@ -463,16 +478,21 @@ type ResultRequest struct {
 	JobID    string `json:"job_id"`
 	Cursor   int    `json:"cursor"`    // code points
 	MaxChars int    `json:"max_chars"` // code points; 0 means the default page
+	// Text asks for the words of the result even where they are JSON that meets
+	// its contract.
+	Text bool `json:"text,omitempty"`
 }
 
-// ResultResponse is one page. Content is data from a worker: untrusted.
+// ResultResponse is one page. Content is data from a worker: untrusted. It is
+// the JSON value itself (format json) when the result meets its contract and
+// fits into the page, else a text: of such a result the canonical JSON.
 type ResultResponse struct {
 	JobID         string `json:"job_id"`
 	Status        string `json:"status"`
 	ResultKind    string `json:"result_kind"`
 	ResultState   string `json:"result_state"`
 	ContentFormat string `json:"content_format"` // text, json
-	Content       string `json:"content"`
+	Content       any    `json:"content"`
 	Cursor        int    `json:"cursor"`
 	NextCursor    *int   `json:"next_cursor"` // null at the end
 	Truncated     bool   `json:"truncated"`

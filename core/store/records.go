@@ -264,6 +264,11 @@ type Job struct {
 	ResultKind  core.ResultKind  `json:"result_kind,omitempty"`
 	ResultState core.ResultState `json:"result_state,omitempty"`
 
+	// Contract says how the result is held to the role's contract; nil without
+	// one. Literal is what a literal task's result must say of its task.
+	Contract *Contract `json:"contract,omitempty"`
+	Literal  *Literal  `json:"literal,omitempty"`
+
 	Inbox            InboxState  `json:"inbox,omitempty"`
 	ColdPausePending bool        `json:"cold_pause_pending,omitempty"`
 	ControlRevision  uint64      `json:"control_revision"` // of its agent run
@@ -273,6 +278,32 @@ type Job struct {
 	Warning          string      `json:"warning,omitempty"`
 	Failure          *Failure    `json:"failure,omitempty"`
 	Usage            *TokenUsage `json:"usage,omitempty"`
+}
+
+// Contract tells how a job's result is held to its contract, and what came of
+// it.
+type Contract struct {
+	Enforcement     string     `json:"contract_enforcement"` // strict, warn
+	Transport       string     `json:"contract_transport"`   // native_schema_projection, validated_text
+	Valid           *bool      `json:"contract_valid,omitempty"`
+	RepairAttempted bool       `json:"contract_repair_attempted,omitempty"`
+	Errors          []string   `json:"contract_errors,omitempty"`  // bounded, one line each
+	Structured      FileRef    `json:"structured_result,omitzero"` // result.json, of a valid result
+	Artifacts       []Artifact `json:"artifacts,omitempty"`        // that a valid result declares
+}
+
+// Artifact is a file that a result declares, as it was found.
+type Artifact struct {
+	RelativePath string `json:"relative_path"`
+	SHA256       string `json:"sha256"`
+	Size         int64  `json:"size"` // bytes
+	MediaType    string `json:"media_type"`
+}
+
+// Literal identifies a literal task.
+type Literal struct {
+	Operation   string `json:"operation"`
+	InputSHA256 string `json:"input_sha256"` // of the task's data, as the agent was given it
 }
 
 // Lease is a write scope on disk.
@@ -394,7 +425,10 @@ type AgentRun struct {
 	CompactPending bool             `json:"compact_pending,omitempty"` // at the turn's end
 	Effort         string           `json:"effort,omitempty"`          // chosen by set_effort; empty: the role's
 	Pending        []PendingRequest `json:"pending_requests,omitempty"`
-	Goal           *Goal            `json:"goal,omitempty"` // nil in mode turn
+	// FinalizeBy is until when the result may be asked for, once it is; nil
+	// before.
+	FinalizeBy *time.Time `json:"finalize_by,omitempty"`
+	Goal       *Goal      `json:"goal,omitempty"` // nil in mode turn
 }
 
 // Goal is what a thread in mode goal works for.

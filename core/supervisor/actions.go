@@ -188,6 +188,9 @@ func (a *agent) nextInput(ctx context.Context, o *order) (map[string]any, error)
 	in := a.sup.newInput(a.ref, "control", o.input)
 	in.ControlRevision = o.revision
 	a.rec.Holding = false
+	if o.action == control.ActionContinue {
+		a.rec.FinalizeBy = nil
+	}
 	err := a.save(ctx, func(tx *store.Tx, c *change) error {
 		if err := a.resumed(tx, c); err != nil {
 			return err
@@ -238,6 +241,14 @@ func (a *agent) finalize(ctx context.Context, o *order) (map[string]any, error) 
 		return nil, err
 	}
 	a.changeGoal(o.toGoal)
+	a.finalizeUntil()
+	if a.rec.ActiveTurnID != "" && a.generatesResult() {
+		// The running turn was not begun with the contract's schema: the result
+		// comes of a turn of its own.
+		if ended, err := a.endTurn(ctx); err != nil || ended {
+			return map[string]any{"action": control.ActionFinalize}, err
+		}
+	}
 	if a.rec.ActiveTurnID == "" {
 		result, err := a.nextInput(ctx, o)
 		if err == nil {

@@ -161,10 +161,14 @@ func (a *agent) send(ctx context.Context, in *store.Input) error {
 	if err := a.saveInput(ctx, in); err != nil {
 		return err
 	}
+	schema, err := a.outputSchema(in)
+	if err != nil {
+		return err
+	}
 	c, cancel := short(ctx)
 	defer cancel()
 	answer, err := a.host.StartTurn(c, &hostpb.StartTurnRequest{
-		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: effort(a.effort()),
+		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: effort(a.effort()), OutputSchemaJson: schema,
 	})
 	if err != nil {
 		return hostError("starting the turn", err)
@@ -282,7 +286,7 @@ func (a *agent) continueLost(ctx context.Context, in *store.Input) error {
 // replaces (nil: that is on record), and sends it.
 func (a *agent) sendNew(ctx context.Context, old *store.Input, origin, text string) error {
 	in := a.sup.newInput(a.ref, origin, text)
-	err := a.sup.commit(ctx, func(tx *store.Tx, _ *change) error {
+	err := a.save(ctx, func(tx *store.Tx, _ *change) error {
 		if old != nil {
 			if err := tx.PutInput(old); err != nil {
 				return err

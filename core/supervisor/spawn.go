@@ -236,7 +236,11 @@ func (s *Supervisor) draftJobs(caller access.Caller, specs []control.SpawnSpec) 
 		}
 		r := resourceOf(s.snap, s.snap.Agents[spec.Agent])
 		j.LockKey, j.Units = r.LockKey, r.Units
+		j.Literal = literalOf(spec.LiteralTask)
 		var err error
+		if j.Contract, err = contractFor(s.snap, spec.Agent); err != nil {
+			return members, err
+		}
 		if j.Lease.Paths, j.Lease.FoldsCase, err = leaseOf(rec.Workspace, j.WriteScope); err != nil {
 			return members, err
 		}

@@ -76,6 +76,10 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 		a.compactPending(ctx)
 		return err
 	}
+	again, err := a.holdToContract(ctx, in, &end)
+	if err != nil || again {
+		return err
+	}
 	return a.end(ctx, in, end)
 }
 
@@ -135,8 +139,12 @@ type ending struct {
 	failure *store.Failure
 	err     string
 	warning string
-	rolled  bool   // member of a batch that was rolled back
-	reason  string // of a cancel
+	// contract is how the result was judged; nil when it was not. structured is
+	// the result as canonical JSON, when it is valid.
+	contract   *store.Contract
+	structured []byte
+	rolled     bool   // member of a batch that was rolled back
+	reason     string // of a cancel
 }
 
 // end publishes an ending: the file, then the row that names it together with
@@ -149,6 +157,11 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 	ref, err := a.publishText(e)
 	if err != nil {
 		return recordError{err}
+	}
+	if e.structured != nil {
+		if e.contract.Structured, err = store.Publish(a.evidenceDir(), "result.json", e.structured); err != nil {
+			return recordError{err}
+		}
 	}
 	if a.trail != nil { // it may be what could not be opened
 		if err := a.trail.log.Sync(); err != nil {
@@ -255,6 +268,9 @@ func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
 	}
 	if e.kind != "" {
 		j.Result, j.ResultKind, j.ResultState = ref, e.kind, core.ResultUnread
+	}
+	if e.contract != nil {
+		j.Contract = e.contract
 	}
 	j.Error, j.Failure, j.RolledBack = text, e.failure, e.rolled
 	j.Warning = cmp.Or(e.warning, j.Warning)

@@ -125,6 +125,12 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 			OutputTokens: j.Usage.OutputTokens, EventCount: j.Usage.EventCount,
 		}
 	}
+	if c := j.Contract; c != nil {
+		v.ContractTransport, v.ContractValid, v.ContractRepairAttempted, v.ContractErrors = c.Transport, c.Valid, c.RepairAttempted, c.Errors
+		for _, a := range c.Artifacts {
+			v.Artifacts = append(v.Artifacts, control.ArtifactView(a))
+		}
+	}
 	if p := j.Patch; p != nil {
 		v.Patch = &control.PatchView{
 			ChangedPaths: p.Changed, TotalPaths: p.Total, FlaggedPaths: p.Flagged, RefusedPaths: p.Refused,
