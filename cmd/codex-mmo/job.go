@@ -26,7 +26,7 @@ func (a *app) jobCmd() *cobra.Command {
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.jobListCmd(), a.jobShowCmd(), a.jobResultCmd(), a.jobCancelCmd())
+	cmd.AddCommand(a.jobListCmd(), a.jobShowCmd(), a.jobTraceCmd(), a.jobResultCmd(), a.jobCancelCmd())
 	for _, c := range append(slices.Clone(controls), struct {
 		action, name, short string
 		text                bool

@@ -18,7 +18,7 @@ import (
 // delivered and keeps it whatever becomes of it, so that two callers who saw
 // the same state can't both act on it.
 func (s *Supervisor) Control(ctx context.Context, call control.Call, r control.ControlRequest) (*control.ControlResponse, error) {
-	t, err := s.controlTarget(ctx, call, r)
+	t, err := s.controlTarget(ctx, call, r.Action, r.JobID, r.AgentRunRef)
 	if err != nil {
 		return nil, err
 	}
@@ -49,9 +49,10 @@ type target struct {
 	caller     string
 }
 
-// controlTarget proves the caller and its right to the action on the agent. The
-// root is the operator's alone.
-func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, r control.ControlRequest) (target, error) {
+// controlTarget proves the caller and its right to the action on the agent,
+// which is that of the job or of the run; of neither: the root. The root is the
+// operator's alone.
+func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, action, id, ref string) (target, error) {
 	caller, err := s.identify(ctx, call, control.VerbControl)
 	if err != nil {
 		return target{}, err
@@ -59,15 +60,15 @@ func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, r con
 	rec := s.cachedSession()
 	var job *store.Job
 	switch {
-	case r.JobID != "":
-		job, err = s.cachedJob(r.JobID)
-	case r.AgentRunRef != "" && r.AgentRunRef != rec.RootAgentRef:
-		job, err = s.jobOfRun(r.AgentRunRef)
+	case id != "":
+		job, err = s.cachedJob(id)
+	case ref != "" && ref != rec.RootAgentRef:
+		job, err = s.jobOfRun(ref)
 	}
 	if err != nil {
 		return target{}, err
 	}
-	verb := r.Action
+	verb := action
 	switch {
 	case job == nil:
 		verb = access.RootVerb
