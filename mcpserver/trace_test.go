@@ -34,7 +34,7 @@ func TestTraceTools(t *testing.T) {
 		c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + name + `","arguments":` + arguments + `}}`)
 		m := c.next()
 		if m.Error != nil {
-			return m.Error.Message
+			return string(m.Error.Data)
 		}
 		var got struct {
 			Structured json.RawMessage `json:"structuredContent"`

@@ -387,16 +387,22 @@ type JobView struct {
 	BatchID          string       `json:"batch_id"`
 	ParentJobID      string       `json:"parent_job_id,omitempty"`
 	Agent            string       `json:"agent"`
+	ForkSourceJobID  string       `json:"fork_source_job_id,omitempty"` // whose thread its own was copied from
+	ForkThreadID     string       `json:"fork_thread_id,omitempty"`     //
 	TaskKind         string       `json:"task_kind,omitempty"`
 	Mode             string       `json:"mode"`
 	Status           string       `json:"status"`
 	Revision         uint64       `json:"progress_revision"`
+	ApprovalPolicy   string       `json:"approval_policy,omitempty"`
 	ThreadID         string       `json:"app_server_thread_id,omitempty"`
 	ActiveTurnID     string       `json:"active_turn_id,omitempty"`
+	LastTurnID       string       `json:"last_turn_id,omitempty"`
 	ResultKind       string       `json:"result_kind,omitempty"`
 	ResultState      string       `json:"result_state,omitempty"`
 	RecoveryAttempts int          `json:"recovery_attempts"`
+	RecoveryError    string       `json:"recovery_error,omitempty"` // what was lost last, until it has gone on to its end
 	ControlRevision  uint64       `json:"control_revision"`
+	ControlStatus    string       `json:"last_control_status,omitempty"` // of the control of that revision
 	CreatedAt        time.Time    `json:"created_at"`
 	StartedAt        *time.Time   `json:"started_at,omitempty"`
 	FinishedAt       *time.Time   `json:"finished_at,omitempty"`

@@ -231,6 +231,11 @@ type Job struct {
 	ParentJobID    string `json:"parent_job_id,omitempty"` // empty: the root's
 	Depth          int    `json:"depth"`                   // root's jobs have 1
 
+	// ForkThreadID is the thread, of job ForkSourceJobID, that the job's own was
+	// copied from; empty: its thread began empty.
+	ForkSourceJobID string `json:"fork_source_job_id,omitempty"`
+	ForkThreadID    string `json:"fork_thread_id,omitempty"`
+
 	TaskKind   string   `json:"task_kind,omitempty"`
 	Task       FileRef  `json:"task"` // prompt.txt
 	Mode       string   `json:"mode"` // read-only, workspace-write
@@ -363,6 +368,7 @@ type AgentRun struct {
 	Model          string `json:"model"` // catalogue key
 	Route          string `json:"route"`
 	Home           string `json:"home"` // CODEX_HOME
+	ApprovalPolicy string `json:"approval_policy,omitempty"`
 
 	Generation uint64    `json:"generation"`            // of the engine's process; 0 before the first launch
 	Host       HostRef   `json:"host"`                  // the host plugin's process

@@ -8,6 +8,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
@@ -45,7 +46,7 @@ func (s *Supervisor) Control(ctx context.Context, call control.Call, r control.C
 // target is the agent that a control is for.
 type target struct {
 	ref, jobID string
-	role       roleOf
+	role       profile.Agent
 	caller     string
 }
 
@@ -128,6 +129,9 @@ func (s *Supervisor) liveAgent(ref string) *agent {
 
 // deliver gives an order to the agent, by its actor when it has processes.
 func (s *Supervisor) deliver(ctx context.Context, t target, o *order) (map[string]any, error) {
+	if o.action == control.ActionFork {
+		return s.fork(ctx, t, o)
+	}
 	a := s.liveAgent(t.ref)
 	if a == nil {
 		return s.deliverCold(ctx, t, o)

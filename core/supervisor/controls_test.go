@@ -81,6 +81,10 @@ func (h *playedHost) Respond(_ context.Context, r *hostpb.RespondRequest, _ ...g
 	return h.apply("respond")
 }
 
+func (h *playedHost) Inspect(context.Context, *hostpb.InspectRequest, ...grpc.CallOption) (*hostpb.InspectResponse, error) {
+	return &hostpb.InspectResponse{Connected: true}, nil
+}
+
 func (h *playedHost) Read(context.Context, *hostpb.ReadRequest, ...grpc.CallOption) (*hostpb.ReadResponse, error) {
 	state := &hostpb.ThreadState{ThreadId: "thread"}
 	if h.turn != nil {
@@ -184,6 +188,8 @@ func TestControlsWaitForEachOther(t *testing.T) {
 
 // TestUnansweredOrder: an order whose answer was lost is not called a failure,
 // whatever step of it went unanswered; one that was refused is.
+//
+// Spec: R089
 func TestUnansweredOrder(t *testing.T) {
 	t.Parallel()
 	lost := status.Error(codes.Unavailable, "the connection broke")

@@ -265,10 +265,13 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 	} else {
 		spec.Permissions = a.permissionProfile()
 	}
-	if a.rec.ThreadID == "" {
-		spec.Open = &hostpb.ThreadSpec_Start{Start: true}
-	} else {
+	switch source := a.forkedFrom(); {
+	case a.rec.ThreadID != "":
 		spec.Open = &hostpb.ThreadSpec_ResumeThreadId{ResumeThreadId: a.rec.ThreadID}
+	case source != "":
+		spec.Open = &hostpb.ThreadSpec_ForkThreadId{ForkThreadId: source}
+	default:
+		spec.Open = &hostpb.ThreadSpec_Start{Start: true}
 	}
 	c, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -287,6 +290,16 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 		return nil, err
 	}
 	return answer.GetState(), a.started(ctx)
+}
+
+// forkedFrom is the thread that the agent's own begins as a copy of; none for
+// most.
+func (a *agent) forkedFrom() string {
+	j, err := a.sup.cachedJob(a.jobID)
+	if err != nil {
+		return "" // the root
+	}
+	return j.ForkThreadID
 }
 
 // checkEcho refuses a thread that does not have the isolation that was asked

@@ -86,21 +86,32 @@ func checkSpecs(specs []control.SpawnSpec) error {
 	return nil
 }
 
-// admitBatch decides and records a batch in one transaction. Prompts are on
+// admitBatch drafts a batch, and decides and records it. Prompts are on
 // disk before it: a file without a row is garbage, a row without its file
 // would be a lie.
 func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key string, specs []control.SpawnSpec) (batch spawnAnswer, repeated bool, err error) {
 	members, err := s.draftJobs(caller, specs)
-	defer func() {
-		if err != nil || repeated {
-			for _, m := range members {
-				_ = os.RemoveAll(s.cfg.Folders.JobDir(m.job.JobID)) // garbage: no row names it
-			}
-		}
-	}()
 	if err != nil {
+		s.discard(members)
 		return batch, false, err
 	}
+	return s.admitMembers(ctx, caller, key, members)
+}
+
+// discard removes what was published of jobs that no row names.
+func (s *Supervisor) discard(members []member) {
+	for _, m := range members {
+		_ = os.RemoveAll(s.cfg.Folders.JobDir(m.job.JobID)) // garbage at worst
+	}
+}
+
+// admitMembers decides and records drafted jobs in one transaction.
+func (s *Supervisor) admitMembers(ctx context.Context, caller access.Caller, key string, members []member) (batch spawnAnswer, repeated bool, err error) {
+	defer func() {
+		if err != nil || repeated {
+			s.discard(members)
+		}
+	}()
 	drafted := answerOf(members)
 	raw, err := drafted.encode()
 	if err != nil {
@@ -287,9 +298,13 @@ func (s *Supervisor) recordJob(tx *store.Tx, c *change, caller access.Caller, m 
 	if err != nil {
 		return err
 	}
-	err = s.audit(tx, "agent_started", j.JobID, caller.Agent, map[string]any{
+	details := map[string]any{
 		"agent": j.Agent, "batch_id": j.BatchID, "task_kind": j.TaskKind, "mode": j.Mode, "task_sha256": j.Task.SHA256,
-	})
+	}
+	if j.ForkThreadID != "" {
+		details["fork_source_job_id"], details["fork_thread_id"] = j.ForkSourceJobID, j.ForkThreadID
+	}
+	err = s.audit(tx, "agent_started", j.JobID, caller.Agent, details)
 	if err != nil {
 		return err
 	}
