@@ -177,7 +177,9 @@ func TestWorkerControlsAndTrace(t *testing.T) {
 		t.Errorf("live is %+v, the record has turn %s on %s", live, tm.jobNow().ActiveTurnID, j.ThreadID)
 	}
 
-	at := func(action string) control.ControlRequest { return control.ControlRequest{JobID: j.JobID, Action: action} }
+	at := func(action string) control.ControlRequest {
+		return control.ControlRequest{JobID: j.JobID, Action: action}
+	}
 	effort, steer := at(control.ActionSetEffort), at(control.ActionSteer)
 	effort.Effort, steer.Input = "max", "look left"
 	tm.mustOrder(effort, 0)

@@ -127,19 +127,38 @@ func (s *Supervisor) liveAgent(ref string) *agent {
 	return a
 }
 
+// inActor runs f in the actor of an agent run and returns the agent; nil when it
+// has no processes, or none any more once what ends it is done.
+func (s *Supervisor) inActor(ctx context.Context, ref string, f func(context.Context, *agent)) (*agent, error) {
+	a := s.liveAgent(ref)
+	if a == nil {
+		return nil, nil
+	}
+	err := a.do(ctx, func(ctx context.Context) { f(ctx, a) })
+	switch {
+	case err == nil:
+		return a, nil
+	case s.life.Err() != nil:
+		return nil, errGoingDown()
+	case chanClosed(a.ended):
+		return nil, nil
+	}
+	return nil, err
+}
+
 // deliver gives an order to the agent, by its actor when it has processes.
 func (s *Supervisor) deliver(ctx context.Context, t target, o *order) (map[string]any, error) {
 	if o.action == control.ActionFork {
 		return s.fork(ctx, t, o)
 	}
-	a := s.liveAgent(t.ref)
-	if a == nil {
-		return s.deliverCold(ctx, t, o)
-	}
 	var result map[string]any
 	var failed error
-	if err := a.do(ctx, func(ctx context.Context) { result, failed = a.obey(ctx, o) }); err != nil {
+	a, err := s.inActor(ctx, t.ref, func(ctx context.Context, a *agent) { result, failed = a.obey(ctx, o) })
+	if err != nil {
 		return nil, err
+	}
+	if a == nil {
+		return s.deliverCold(ctx, t, o)
 	}
 	if failed != nil || o.action != control.ActionStop {
 		return result, failed

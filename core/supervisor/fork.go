@@ -66,12 +66,10 @@ func (s *Supervisor) spawnerOf(j *store.Job) access.Caller {
 // reserveOrder takes an agent's next revision for an order that the supervisor
 // carries out itself.
 func (s *Supervisor) reserveOrder(ctx context.Context, t target, o *order) error {
-	if a := s.liveAgent(t.ref); a != nil {
-		var failed error
-		err := a.do(ctx, func(ctx context.Context) { failed = a.reserve(ctx, o) })
-		if err == nil || !chanClosed(a.ended) {
-			return errors.Join(err, failed)
-		} // it has ended meanwhile
+	var failed error
+	a, err := s.inActor(ctx, t.ref, func(ctx context.Context, a *agent) { failed = a.reserve(ctx, o) })
+	if err != nil || a != nil {
+		return errors.Join(err, failed)
 	}
 	return s.commit(ctx, func(tx *store.Tx, c *change) error {
 		rec, err := s.reserveCold(tx, c, t, o)
@@ -84,12 +82,10 @@ func (s *Supervisor) reserveOrder(ctx context.Context, t target, o *order) error
 
 // settleOrder records what became of it.
 func (s *Supervisor) settleOrder(ctx context.Context, t target, o *order, cause error) error {
-	if a := s.liveAgent(t.ref); a != nil {
-		var failed error
-		err := a.do(ctx, func(ctx context.Context) { failed = a.settle(ctx, o.revision, cause) })
-		if err == nil || !chanClosed(a.ended) {
-			return errors.Join(err, failed)
-		}
+	var failed error
+	a, err := s.inActor(ctx, t.ref, func(ctx context.Context, a *agent) { failed = a.settle(ctx, o.revision, cause) })
+	if err != nil || a != nil {
+		return errors.Join(err, failed)
 	}
 	status, text := outcomeOfOrder(cause)
 	return s.commit(ctx, func(tx *store.Tx, c *change) error {

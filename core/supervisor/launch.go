@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -166,7 +168,7 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 	if err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(s.cfg.Folders.RuntimeDir(s.session), "e"+newInstance(s.cfg.random())+".sock")
+	socket := filepath.Join(s.cfg.Folders.RuntimeDir(s.session), engineSocket(a.ref))
 	if err := folders.CheckSocketPath(socket); err != nil {
 		return nil, err
 	}
@@ -199,6 +201,13 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 		SocketPath: socket, SpoolDir: filepath.Join(a.dir(), "spool"), StderrPath: filepath.Join(a.evidenceDir(), a.stderrName()),
 		EngineArgs: engineFlags(mark),
 	}, nil
+}
+
+// engineSocket is the name of the socket on which the engines of an agent listen,
+// one after the other: a new one takes the place of what a dead one left.
+func engineSocket(ref string) string {
+	sum := sha256.Sum256([]byte(ref))
+	return "e" + hex.EncodeToString(sum[:4]) + ".sock"
 }
 
 // engineFlags are what an engine is told beside its home: a home is shared by
