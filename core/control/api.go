@@ -394,6 +394,9 @@ type JobView struct {
 	Status           string       `json:"status"`
 	Revision         uint64       `json:"progress_revision"`
 	ApprovalPolicy   string       `json:"approval_policy,omitempty"`
+	ExecutionMode    string       `json:"execution_mode,omitempty"` // turn, goal
+	GoalTokenBudget  int64        `json:"goal_token_budget,omitempty"`
+	MaxGoalBudget    int64        `json:"max_goal_token_budget,omitempty"` // what continue may raise it to
 	ThreadID         string       `json:"app_server_thread_id,omitempty"`
 	ActiveTurnID     string       `json:"active_turn_id,omitempty"`
 	LastTurnID       string       `json:"last_turn_id,omitempty"`

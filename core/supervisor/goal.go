@@ -65,7 +65,7 @@ func (a *agent) seedGoal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	goal := &store.Goal{Objective: objective, Status: goalPaused, TokenBudget: a.role.GoalTokenBudget, BootstrapPending: true}
+	goal := &store.Goal{Objective: objective, Status: goalPaused, TokenBudget: a.role.GoalTokenBudget, MaxTokenBudget: a.role.MaxGoalTokenBudget, BootstrapPending: true}
 	err = a.setGoal(ctx, &hostpb.SetGoalRequest{Objective: objective, Status: goalPaused, TokenBudget: uint64(goal.TokenBudget)})
 	if err != nil {
 		return err

@@ -136,6 +136,7 @@ func (a *agent) launchEngine(ctx context.Context) error {
 	if f := answer.GetFailure(); f != nil {
 		return failureError("launching the engine", f)
 	}
+	a.rec.Command = answer.GetCommand()
 	if err := a.recordHandle(ctx, answer.GetHandle()); err != nil {
 		return err
 	}

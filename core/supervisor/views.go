@@ -134,6 +134,10 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 	if run != nil {
 		v.ThreadID, v.ActiveTurnID, v.LastTurnID, v.ApprovalPolicy = run.ThreadID, run.ActiveTurnID, run.LastTurnID, run.ApprovalPolicy
 		v.RecoveryAttempts, v.RecoveryError, v.EvidenceComplete = run.RecoveryAttempts, run.RecoveryError, run.EvidenceComplete
+		v.ExecutionMode = run.ExecutionMode
+		if run.Goal != nil {
+			v.GoalTokenBudget, v.MaxGoalBudget = run.Goal.TokenBudget, run.Goal.MaxTokenBudget
+		}
 		v.ControlRevision, v.ControlStatus = run.ControlRevision, string(run.LastControlStatus)
 	}
 	return v
