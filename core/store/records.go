@@ -271,7 +271,6 @@ type Job struct {
 
 	Inbox            InboxState  `json:"inbox,omitempty"`
 	ColdPausePending bool        `json:"cold_pause_pending,omitempty"`
-	ControlRevision  uint64      `json:"control_revision"` // of its agent run
 	CancelReason     string      `json:"cancel_reason,omitempty"`
 	RolledBack       bool        `json:"atomic_batch_rolled_back,omitempty"`
 	Error            string      `json:"error,omitempty"`

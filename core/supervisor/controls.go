@@ -233,15 +233,7 @@ func (s *Supervisor) recordOrder(tx *store.Tx, c *change, rec *store.AgentRun, o
 		Status: store.ControlPending, At: s.cfg.now().UTC(),
 	})
 	c.wake = true
-	if err != nil || rec.JobID == "" {
-		return err
-	}
-	j, err := tx.Job(rec.JobID)
-	if err != nil {
-		return err
-	}
-	j.ControlRevision = o.revision
-	return c.noteJob(tx, j)
+	return err
 }
 
 // settle records what became of the order of a revision. Another order that was

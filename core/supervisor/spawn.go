@@ -140,7 +140,8 @@ func (s *Supervisor) admitMembers(ctx context.Context, caller access.Caller, key
 	return batch, repeated, err
 }
 
-// decide admits a batch and gives each member its part of the budget.
+// decide admits a batch and gives each member its part of the budget and its
+// place below the caller.
 func (s *Supervisor) decide(tx *store.Tx, caller access.Caller, members []member) error {
 	view, err := s.admissionView(tx, caller)
 	if err != nil {
@@ -155,7 +156,7 @@ func (s *Supervisor) decide(tx *store.Tx, caller access.Caller, members []member
 		return err
 	}
 	for i, m := range members {
-		m.job.Reserved = parts[i]
+		m.job.Reserved, m.job.Depth = parts[i], view.Caller.Depth+1
 	}
 	return nil
 }
@@ -241,7 +242,7 @@ func (s *Supervisor) draftJobs(caller access.Caller, specs []control.SpawnSpec) 
 		j := &store.Job{
 			SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage,
 			JobID: core.NewJobID(now, spec.Agent, random), SessionID: s.session, RunID: s.runID, ProfileID: rec.ProfileID,
-			AgentRef: core.NewAgentRef(random), Agent: spec.Agent, BatchID: batch, ParentJobID: caller.JobID, Depth: s.depth(caller) + 1,
+			AgentRef: core.NewAgentRef(random), Agent: spec.Agent, BatchID: batch, ParentJobID: caller.JobID,
 			TaskKind: spec.TaskKind, Mode: modeOf(spec), WriteScope: scopeOf(spec), Cwd: rec.Workspace,
 			Status: core.JobQueued, CreatedAt: now,
 		}
@@ -269,19 +270,6 @@ func leaseOf(dir string, scope []string) ([]string, bool, error) {
 		return nil, false, nil
 	}
 	return workspace.ResolveScope(dir, scope)
-}
-
-// depth is how deep a caller is: 0 for the root. A native agent is one below the
-// agent in whose engine it runs.
-func (s *Supervisor) depth(caller access.Caller) int {
-	depth := 0
-	if j, err := s.cachedJob(caller.JobID); err == nil {
-		depth = j.Depth
-	}
-	if caller.Role == access.RoleNative {
-		depth++
-	}
-	return depth
 }
 
 // holding lists the statuses of jobs that hold capacity.
