@@ -441,3 +441,53 @@ func TestForkedWorker(t *testing.T) {
 	}
 	tm.over()
 }
+
+// TestLeadControlsItsWorker: an agent that was granted controls has their tools,
+// and uses them over MCP.
+func TestLeadControlsItsWorker(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "worker", "task": "look"}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 1}"], "timeout_seconds": 240}
+  step
+    call mcp__mmo_mesh agent_trace {"job_id": "${job_id 1}", "limit": 2}
+  step
+    call mcp__mmo_mesh agent_trace_record {"agent_run_ref": "${agent_run_ref 1}", "record_cursor": 0, "max_chars": 30000}
+  step
+    call mcp__mmo_mesh agent_fork {"job_id": "${job_id 1}", "expected_revision": 0, "input": "And then what?"}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 2}"], "timeout_seconds": 240}
+  step
+    call mcp__mmo_mesh agent_result {"job_id": "${job_id 2}"}
+  step
+    say "${content last else nothing}"
+
+model m-worker
+  step
+    say "DONE"
+
+  when user starts "And then"
+    step
+      say "FORKED"
+`, 3)
+	tm.edit("profile.toml", "guidance = \"guidance/lead.md\"\n", "guidance = \"guidance/lead.md\"\n[agents.lead.controls.worker]\nactions = [\"trace\", \"fork\"]\n")
+	tm.start("go")
+	if out := tm.finish(); out.Status != "completed" || out.Result != "FORKED" {
+		t.Errorf("exec ended %s with %q", out.Status, out.Result)
+	}
+	trail := tm.rootTrail()
+	for _, want := range []string{`"private_reasoning_included":false`, `"filtered_sha256"`, `fork_thread_id`} {
+		if !strings.Contains(trail, strings.ReplaceAll(want, `"`, `\"`)) && !strings.Contains(trail, want) {
+			t.Errorf("no tool told the lead %s", want)
+		}
+	}
+	jobs := tm.jobs()
+	slices.SortFunc(jobs, func(a, b *store.Job) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	if len(jobs) != 2 || jobs[1].ForkSourceJobID != jobs[0].JobID || jobs[1].ParentJobID != "" || jobs[1].Depth != 1 {
+		t.Errorf("the jobs are %+v", jobs)
+	}
+	tm.assertGone()
+}
