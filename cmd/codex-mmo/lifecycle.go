@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,15 +28,39 @@ func (a *app) sessionVerb(use, short, long string, args cobra.PositionalArgs, ru
 			if err != nil {
 				return err
 			}
-			if rec.Status.Terminal() {
-				return a.overAlready(rec, cmd.Name())
-			}
-			client, err := a.bringBack(cmd.Context(), f, rec)
-			if err != nil {
-				return err
-			}
-			return run(cmd.Context(), client, args)
+			over := func(rec *store.Session) error { return a.overAlready(rec, cmd.Name()) }
+			return a.ask(cmd.Context(), f, rec, over, func(c *control.Client) error {
+				return run(cmd.Context(), c, args)
+			})
 		},
+	}
+}
+
+// maxAsks is how many supervisors of a session are asked for one thing: one
+// that goes down as it is asked is followed by one that can do it, or leaves a
+// session that has ended. More in a row means that something else is wrong.
+const maxAsks = 3
+
+// ask has a session's supervisor do something, and its successor when it went
+// down before it did. Of a session that has ended, perhaps meanwhile, over
+// tells.
+func (a *app) ask(ctx context.Context, f folders.Folders, rec *store.Session, over func(*store.Session) error, do func(*control.Client) error) error {
+	for asked := 1; ; asked++ {
+		if rec.Status.Terminal() {
+			return over(rec)
+		}
+		client, err := a.bringBack(ctx, f, rec)
+		if err != nil {
+			return err
+		}
+		err = do(client)
+		undone := errors.Is(err, control.ErrUnreachable) && core.KindOf(err) == core.KindUnavailable
+		if !undone || ctx.Err() != nil || asked == maxAsks {
+			return err
+		}
+		if rec, err = a.readSession(ctx, f, rec.SessionID); err != nil {
+			return err
+		}
 	}
 }
 
@@ -207,19 +232,15 @@ func (a *app) resume(ctx context.Context, in supervisor.SelectInput, tainted, up
 	if err != nil {
 		return err
 	}
-	if rec.Status.Terminal() {
-		return overError(rec)
-	}
-	if upgrade {
+	if upgrade && !rec.Status.Terminal() {
 		if rec, err = a.upgradeRuntime(ctx, f, rec.SessionID); err != nil {
 			return err
 		}
 	}
-	client, err := a.bringBack(ctx, f, rec)
-	if err != nil {
+	if err := a.ask(ctx, f, rec, overError, func(c *control.Client) error {
+		_, err := c.ResumeSession(ctx, control.ResumeRequest{AllowTainted: tainted})
 		return err
-	}
-	if _, err := client.ResumeSession(ctx, control.ResumeRequest{AllowTainted: tainted}); err != nil {
+	}); err != nil {
 		return err
 	}
 	return a.screenOn(ctx, f, rec)

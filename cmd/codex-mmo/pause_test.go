@@ -178,6 +178,7 @@ func (tm *team) die() {
 			testkit.Kill9(tm.t, id)
 		}
 	}
+	testkit.KillSandboxes(tm.t, tm.place.Dir)
 	if tm.t.Failed() {
 		tm.t.Logf("%+v", view.Processes)
 	}

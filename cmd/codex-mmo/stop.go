@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/supervisor"
 )
 
@@ -32,7 +33,7 @@ func (a *app) stopCmd() *cobra.Command {
 }
 
 // stop ends a session. One that has ended is returned as it is.
-func (a *app) stop(ctx context.Context, id string, grace time.Duration) (*control.StopResponse, error) {
+func (a *app) stop(ctx context.Context, id string, grace time.Duration) (answer *control.StopResponse, err error) {
 	f, err := a.folders()
 	if err != nil {
 		return nil, err
@@ -41,15 +42,16 @@ func (a *app) stop(ctx context.Context, id string, grace time.Duration) (*contro
 	if err != nil {
 		return nil, err
 	}
-	if rec.Status.Terminal() {
+	over := func(rec *store.Session) error {
 		a.notice("session %s is %s already", rec.SessionID, rec.Status)
-		return &control.StopResponse{Session: *supervisor.ViewSession(rec), Survivors: []control.ProcessView{}}, nil
+		answer = &control.StopResponse{Session: *supervisor.ViewSession(rec), Survivors: []control.ProcessView{}}
+		return nil
 	}
-	client, err := a.bringBack(ctx, f, rec)
-	if err != nil {
-		return nil, err
-	}
-	return client.Stop(ctx, control.Meta{}, control.StopRequest{GraceSeconds: grace.Seconds()})
+	err = a.ask(ctx, f, rec, over, func(c *control.Client) (err error) {
+		answer, err = c.Stop(ctx, control.Meta{}, control.StopRequest{GraceSeconds: grace.Seconds()})
+		return err
+	})
+	return answer, err
 }
 
 // showStop prints what became of a stop. What still lives is a failure.

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -55,6 +57,38 @@ func AssertNoSandbox(t testing.TB, dir string) {
 	t.Helper()
 	grace := time.NewTimer(sweepGrace)
 	defer grace.Stop()
+	for _, id := range sandboxes(t, dir) {
+		if endsBefore(id, grace.C) {
+			continue
+		}
+		t.Errorf("process %d (%s, group %d, session %d) is a sandbox that outlived its agent", id.PID, id.Command, id.PGID, id.SID)
+	}
+}
+
+// KillSandboxes ends the sandboxes that work below dir, as a power cut does.
+// One that is cut off in its very start waits for ever for the parent that was
+// to set it up.
+func KillSandboxes(t testing.TB, dir string) {
+	t.Helper()
+	for _, id := range sandboxes(t, dir) {
+		handle, err := process.Open(id)
+		if errors.Is(err, process.ErrGone) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("open process %d (%s): %v", id.PID, id.Command, err)
+		}
+		if err := handle.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, process.ErrGone) {
+			t.Errorf("killing %d (%s): %v", id.PID, id.Command, err)
+		}
+		Await(t, handle.Done(), fmt.Sprintf("the end of process %d (%s)", id.PID, id.Command))
+		handle.Close()
+	}
+}
+
+// sandboxes returns the living sandboxes of Codex whose command line names dir.
+func sandboxes(t testing.TB, dir string) (list []process.Identity) {
+	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatalf("listing processes: %v", err)
@@ -68,12 +102,11 @@ func AssertNoSandbox(t testing.TB, dir string) {
 		if err != nil {
 			continue // not a process
 		}
-		id, err := process.Lookup(pid)
-		if err != nil || endsBefore(id, grace.C) {
-			continue
+		if id, err := process.Lookup(pid); err == nil {
+			list = append(list, id)
 		}
-		t.Errorf("process %d (%s, group %d, session %d) is a sandbox that outlived its agent", id.PID, id.Command, id.PGID, id.SID)
 	}
+	return list
 }
 
 // endsBefore waits for the end of a process and reports whether it came before
