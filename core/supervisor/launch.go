@@ -283,9 +283,10 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 	default:
 		spec.Open = &hostpb.ThreadSpec_Start{Start: true}
 	}
-	c, cancel := context.WithTimeout(ctx, openTimeout)
+	window := a.sup.openWindow(a.rec.Agent)
+	c, cancel := context.WithTimeout(ctx, controlTimeout(window))
 	defer cancel()
-	answer, err := a.host.Open(c, &hostpb.OpenRequest{Fence: a.fence(), Thread: spec, TimeoutMs: uint32(openTimeout.Milliseconds())})
+	answer, err := a.host.Open(c, &hostpb.OpenRequest{Fence: a.fence(), Thread: spec, TimeoutMs: uint32(window.Milliseconds())})
 	if err != nil {
 		return nil, hostError("opening the thread", err)
 	}
