@@ -199,7 +199,8 @@ func TestWorkerControlsAndTrace(t *testing.T) {
 		t.Errorf("the result is %q", got)
 	}
 
-	// Nobody writes to the log of a job that has ended.
+	// Nobody writes to the log of a job whose processes are gone.
+	tm.until("the end of the job's processes", func() bool { return tm.runOf(j.AgentRunRef).Retired })
 	path := filepath.Join(tm.folders.JobDir(j.JobID), "events.jsonl")
 	before := len(rows(t, path))
 	size, err := os.Stat(path)
@@ -490,4 +491,25 @@ model m-worker
 		t.Errorf("the jobs are %+v", jobs)
 	}
 	tm.assertGone()
+}
+
+// TestTraceOfACancelledWorker: the evidence of a job that is ended goes on to the
+// end of its engine.
+func TestTraceOfACancelledWorker(t *testing.T) {
+	t.Parallel()
+	tm := newRuledTeam(t, 3)
+	j := tm.working()
+	if out, errs, code := tm.run("job", "cancel", j.JobID); code != 0 {
+		t.Fatalf("job cancel exited %d: %s%s", code, out, errs)
+	}
+	tm.awaitJob(j.JobID, "cancelled")
+	tm.until("the end of the job's processes", func() bool { return tm.runOf(j.AgentRunRef).Retired })
+	list := rows(t, filepath.Join(tm.folders.JobDir(j.JobID), "events.jsonl"))
+	if last := list[len(list)-1]; last.Direction != "host" || last.Message.Method != "host/exited" {
+		t.Errorf("the last of %d events is %+v, want the exit of the app-server", len(list), last)
+	}
+	if now := tm.stored().Jobs[0]; !now.EvidenceComplete {
+		t.Errorf("its evidence counts as incomplete: %+v", now)
+	}
+	tm.over()
 }

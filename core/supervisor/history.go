@@ -2,7 +2,6 @@ package supervisor
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 
 	"github.com/codex-mmo/codex-mmo/core/store"
@@ -38,32 +37,50 @@ func (a *agent) keepHistory(ctx context.Context) {
 	}
 }
 
-// keepRows takes down what the host has spooled when the job ends. It changes
-// nothing any more, but belongs to the evidence.
+// keepRows takes down what the host has spooled by the end of its engine. It
+// changes nothing any more, but belongs to the evidence.
 func (a *agent) keepRows(ctx context.Context) {
+	if a.host == nil || a.trail == nil {
+		return
+	}
 	c, cancel := short(ctx)
 	defer cancel()
-	state, err := a.host.Inspect(c, &hostpb.InspectRequest{})
-	last := position{state.GetLast().GetGeneration(), state.GetLast().GetSeq()}
-	for err == nil && last.after(a.trail.last) {
-		select {
-		case e, ok := <-a.events:
-			if !ok {
-				err = errors.New("the stream of events broke")
-				break
-			}
-			if at := (position{e.GetPosition().GetGeneration(), e.GetPosition().GetSeq()}); !e.GetTransient() && at.after(a.trail.last) {
-				err = a.appendRow(rowOf(e))
-				a.trail.last = at
-			}
-		case <-c.Done():
-			err = context.Cause(c)
-		}
-	}
-	if err != nil {
+	if err := a.readRows(c); err != nil {
 		a.rec.EvidenceComplete = false
-		a.log.Warn("the last events of the job are not kept", "err", err)
+		a.log.Warn("the last events are not kept", "err", err)
 	}
+}
+
+// readRows reads the spool from the newest row that is kept to its end.
+func (a *agent) readRows(ctx context.Context) error {
+	state, err := a.host.Inspect(ctx, &hostpb.InspectRequest{})
+	if err != nil {
+		return err
+	}
+	last := position{state.GetLast().GetGeneration(), state.GetLast().GetSeq()}
+	if !last.after(a.trail.last) {
+		return nil
+	}
+	rows, err := a.host.Events(ctx, &hostpb.EventsRequest{
+		Fence: a.fence(), After: &hostpb.Position{Generation: a.trail.last.generation, Seq: a.trail.last.seq},
+	})
+	if err != nil {
+		return err
+	}
+	for last.after(a.trail.last) {
+		e, err := rows.Recv()
+		if err != nil {
+			return err
+		}
+		if e.GetTransient() {
+			continue
+		}
+		if err := a.appendRow(rowOf(e)); err != nil {
+			return err
+		}
+		a.trail.last = position{e.GetPosition().GetGeneration(), e.GetPosition().GetSeq()}
+	}
+	return nil
 }
 
 // readThread asks the engine for the agent's thread.

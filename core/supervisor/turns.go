@@ -160,7 +160,7 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 	}
 	if a.jobID != "" && e.job.Terminal() && a.host != nil {
 		a.keepHistory(ctx)
-		a.keepRows(ctx)
+		a.keepRows(ctx) // whoever learns of the end finds what led to it
 	}
 	now := a.sup.cfg.now().UTC()
 	err = a.save(ctx, func(tx *store.Tx, c *change) error {
