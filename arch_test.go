@@ -36,6 +36,7 @@ var coreOrder = []string{
 	"core/folders",
 	"core/access",
 	"core/store",
+	"core/trace",
 	"core/profile",
 	"core/codexbin",
 	"core/codexhome",

@@ -26,14 +26,8 @@ func (a *app) jobCmd() *cobra.Command {
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.jobListCmd(), a.jobShowCmd(), a.jobResultCmd(), a.jobCancelCmd())
-	for _, c := range append(slices.Clone(controls), struct {
-		action, name, short string
-		text                bool
-	}{control.ActionStop, "stop", "End it; what it has stays as a partial result", false}, struct {
-		action, name, short string
-		text                bool
-	}{control.ActionDetach, "detach", "Let it work on without anybody's interest", false}) {
+	cmd.AddCommand(a.jobListCmd(), a.jobShowCmd(), a.jobTraceCmd(), a.jobResultCmd(), a.jobCancelCmd())
+	for _, c := range append(slices.Clone(controls), jobControls...) {
 		cmd.AddCommand(a.jobControlCmd(c.action, c.name, c.short, c.text))
 	}
 	cmd.AddCommand(

@@ -231,6 +231,11 @@ type Job struct {
 	ParentJobID    string `json:"parent_job_id,omitempty"` // empty: the root's
 	Depth          int    `json:"depth"`                   // root's jobs have 1
 
+	// ForkThreadID is the thread, of job ForkSourceJobID, that the job's own was
+	// copied from; empty: its thread began empty.
+	ForkSourceJobID string `json:"fork_source_job_id,omitempty"`
+	ForkThreadID    string `json:"fork_thread_id,omitempty"`
+
 	TaskKind   string   `json:"task_kind,omitempty"`
 	Task       FileRef  `json:"task"` // prompt.txt
 	Mode       string   `json:"mode"` // read-only, workspace-write
@@ -271,7 +276,6 @@ type Job struct {
 
 	Inbox            InboxState  `json:"inbox,omitempty"`
 	ColdPausePending bool        `json:"cold_pause_pending,omitempty"`
-	ControlRevision  uint64      `json:"control_revision"` // of its agent run
 	CancelReason     string      `json:"cancel_reason,omitempty"`
 	RolledBack       bool        `json:"atomic_batch_rolled_back,omitempty"`
 	Error            string      `json:"error,omitempty"`
@@ -394,10 +398,13 @@ type AgentRun struct {
 	Model          string `json:"model"` // catalogue key
 	Route          string `json:"route"`
 	Home           string `json:"home"` // CODEX_HOME
+	ApprovalPolicy string `json:"approval_policy,omitempty"`
+	ExecutionMode  string `json:"execution_mode,omitempty"` // turn, goal
 
 	Generation uint64    `json:"generation"`            // of the engine's process; 0 before the first launch
 	Host       HostRef   `json:"host"`                  // the host plugin's process
 	Engine     Process   `json:"engine"`                // the app-server
+	Command    []string  `json:"command,omitempty"`     // how it was started; no secret stands in a command line
 	Handle     []byte    `json:"handle,omitempty"`      // protobuf hostpb.Handle
 	GatewayURL string    `json:"gateway_url,omitempty"` // that stood in the home when the engine was launched
 	Retired    bool      `json:"retired"`               // host, engine and descendants are gone on purpose
@@ -433,9 +440,10 @@ type AgentRun struct {
 
 // Goal is what a thread in mode goal works for.
 type Goal struct {
-	Objective        string `json:"goal_objective"`    // at most 4000 code points
-	Status           string `json:"goal_status"`       // the engine's word: paused, active, complete…
-	TokenBudget      int64  `json:"goal_token_budget"` //
+	Objective        string `json:"goal_objective"`                  // at most 4000 code points
+	Status           string `json:"goal_status"`                     // the engine's word: paused, active, complete…
+	TokenBudget      int64  `json:"goal_token_budget"`               //
+	MaxTokenBudget   int64  `json:"max_goal_token_budget,omitempty"` // what continue may raise it to
 	BootstrapPending bool   `json:"goal_bootstrap_pending,omitempty"`
 	Finalizing       bool   `json:"finalizing,omitempty"` // its work is done; the result is being asked for
 }

@@ -65,7 +65,7 @@ func (a *agent) seedGoal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	goal := &store.Goal{Objective: objective, Status: goalPaused, TokenBudget: a.role.GoalTokenBudget, BootstrapPending: true}
+	goal := &store.Goal{Objective: objective, Status: goalPaused, TokenBudget: a.role.GoalTokenBudget, MaxTokenBudget: a.role.MaxGoalTokenBudget, BootstrapPending: true}
 	err = a.setGoal(ctx, &hostpb.SetGoalRequest{Objective: objective, Status: goalPaused, TokenBudget: uint64(goal.TokenBudget)})
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (a *agent) activateGoal(ctx context.Context) error {
 		return err
 	}
 	a.changeGoal(func(g *store.Goal) { g.BootstrapPending = false })
-	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
+	return a.save(ctx, waking)
 }
 
 func (a *agent) setGoal(ctx context.Context, req *hostpb.SetGoalRequest) error {
@@ -117,7 +117,7 @@ func (a *agent) goalUpdated(ctx context.Context, status string) error {
 		return nil
 	}
 	a.changeGoal(func(g *store.Goal) { g.Status = status })
-	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
+	return a.save(ctx, waking)
 }
 
 // goalUnfinished reports whether the agent works on between the turns of a goal.

@@ -28,16 +28,11 @@ const recoveryText = "[recovery] Your previous turn was cut off because the proc
 
 // readState asks the engine for the thread and reconciles with it.
 func (a *agent) readState(ctx context.Context, age engineAge) error {
-	c, cancel := short(ctx)
-	defer cancel()
-	answer, err := a.host.Read(c, &hostpb.ReadRequest{})
+	state, err := a.readThread(ctx)
 	if err != nil {
-		return hostError("reading the thread", err)
+		return err
 	}
-	if f := answer.GetFailure(); f != nil {
-		return failureError("reading the thread", f)
-	}
-	return a.reconcile(ctx, answer.GetState(), age)
+	return a.reconcile(ctx, state, age)
 }
 
 // reconcile compares the ledger of inputs with what the thread says and makes

@@ -10,7 +10,6 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/store"
-	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
 
 // endedTurn is how a turn ended, from its event or from the thread's history.
@@ -60,6 +59,7 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	if t.status != "completed" {
 		return a.turnFailed(ctx, in, t)
 	}
+	a.rec.RecoveryError = "" // whatever was lost, it went on to this end
 	end := ending{job: core.JobCompleted, session: core.SessionCompleted, kind: core.ResultFinal, text: t.text}
 	if strings.TrimSpace(t.text) == "" {
 		end = ending{
@@ -79,6 +79,9 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	again, err := a.holdToContract(ctx, in, &end)
 	if err != nil || again {
 		return err
+	}
+	if a.jobID != "" {
+		a.compactPending(ctx) // the root's comes once its end is published
 	}
 	return a.end(ctx, in, end)
 }
@@ -167,6 +170,10 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 		if err := a.trail.log.Sync(); err != nil {
 			return recordError{err}
 		}
+	}
+	if a.jobID != "" && e.job.Terminal() && a.host != nil {
+		a.keepHistory(ctx)
+		a.keepRows(ctx) // whoever learns of the end finds what led to it
 	}
 	now := a.sup.cfg.now().UTC()
 	err = a.save(ctx, func(tx *store.Tx, c *change) error {
@@ -351,14 +358,6 @@ func (a *agent) finalText(ctx context.Context, t endedTurn) (string, error) {
 	if t.text != "" {
 		return t.text, nil
 	}
-	c, cancel := short(ctx)
-	defer cancel()
-	answer, err := a.host.Read(c, &hostpb.ReadRequest{})
-	if err != nil {
-		return "", hostError("reading the thread", err)
-	}
-	if f := answer.GetFailure(); f != nil {
-		return "", failureError("reading the thread", f)
-	}
-	return turnByID(answer.GetState(), t.id).GetFinalText(), nil
+	state, err := a.readThread(ctx)
+	return turnByID(state, t.id).GetFinalText(), err
 }

@@ -240,9 +240,11 @@ func (x *LaunchRequest) GetEngineStamp() string {
 }
 
 type LaunchResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Handle        *Handle                `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	Failure       *proto.Failure         `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Handle  *Handle                `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	Failure *proto.Failure         `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	// How the engine was started, its path first.
+	Command       []string `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -287,6 +289,13 @@ func (x *LaunchResponse) GetHandle() *Handle {
 func (x *LaunchResponse) GetFailure() *proto.Failure {
 	if x != nil {
 		return x.Failure
+	}
+	return nil
+}
+
+func (x *LaunchResponse) GetCommand() []string {
+	if x != nil {
+		return x.Command
 	}
 	return nil
 }
@@ -2624,10 +2633,11 @@ const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\fengine_stamp\x18\r \x01(\tR\vengineStamp\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
 	"\x0eLaunchResponse\x122\n" +
 	"\x06handle\x18\x01 \x01(\v2\x1a.mmo.plugin.host.v1.HandleR\x06handle\x125\n" +
-	"\afailure\x18\x02 \x01(\v2\x1b.mmo.plugin.base.v1.FailureR\afailure\"\x81\x02\n" +
+	"\afailure\x18\x02 \x01(\v2\x1b.mmo.plugin.base.v1.FailureR\afailure\x12\x18\n" +
+	"\acommand\x18\x03 \x03(\tR\acommand\"\x81\x02\n" +
 	"\x06Handle\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x1b\n" +
 	"\tagent_ref\x18\x02 \x01(\tR\bagentRef\x12\x1e\n" +
