@@ -513,3 +513,27 @@ func TestTraceOfACancelledWorker(t *testing.T) {
 	}
 	tm.over()
 }
+
+// TestForkOfAPausedWorker: a job whose engine lives can be forked while its
+// thread is at rest; both go on, each on its own.
+//
+// Spec: R073
+func TestForkOfAPausedWorker(t *testing.T) {
+	t.Parallel()
+	tm := newRuledTeam(t, 3)
+	j := tm.working()
+	tm.mustOrder(control.ControlRequest{JobID: j.JobID, Action: control.ActionInterrupt}, 0)
+	got := tm.mustOrder(control.ControlRequest{JobID: j.JobID, Action: control.ActionFork, Input: "And then what?"}, 1)
+	id, _ := got.Result["job_id"].(string)
+	if end := tm.awaitJob(id, "completed"); end.ForkThreadID != j.ThreadID || end.ThreadID == j.ThreadID || tm.result(id, "result.md") != "FORKED" {
+		t.Errorf("the fork ended %+v", end)
+	}
+	if now := tm.inspect(j.JobID); now.Job.Status != "paused" || now.Job.ControlStatus != "applied" {
+		t.Errorf("the source became %+v", now.Job)
+	}
+	tm.mustOrder(control.ControlRequest{JobID: j.JobID, Action: control.ActionContinue}, 2)
+	if end := tm.awaitJob(j.JobID, "completed"); end.ThreadID != j.ThreadID || tm.result(j.JobID, "result.md") != "DONE" {
+		t.Errorf("the source ended %+v", end)
+	}
+	tm.over()
+}
