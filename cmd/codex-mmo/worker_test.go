@@ -537,3 +537,54 @@ func TestForkOfAPausedWorker(t *testing.T) {
 	}
 	tm.over()
 }
+
+// TestForkOfAWriter: a writer's fork works in a tree of its own, which begins as
+// the workspace is; what its source made is in the source's patch alone.
+func TestForkOfAWriter(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "writer", "task": "write", "mode": "workspace-write", "write_scope": ["src"]}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 1}"], "timeout_seconds": 240}
+  step
+    shell "sleep 600"
+
+model m-writer
+  step
+    shell "echo one > src/one.txt"
+  step
+    say "DONE"
+
+  when user starts "And then"
+    step
+      shell "echo two > src/two.txt; ls src"
+    step
+      say "FORKED ${@output last}"
+`, 3)
+	tm.commit(baseTree)
+	tm.start("go")
+	source := tm.await("the end of the writer", func(e control.FollowEvent) bool { return e.Agent == "writer" && e.Status == "completed" }).JobID
+	got := tm.mustOrder(control.ControlRequest{JobID: source, Action: control.ActionFork, Input: "And then what?"}, 0)
+	id, _ := got.Result["job_id"].(string)
+	end := tm.awaitJob(id, "completed")
+	if end.Patch == nil || !cmp.Equal(end.Patch.ChangedPaths, []string{"src/two.txt"}) || end.Mode != "workspace-write" || strings.Contains(tm.result(id, "result.md"), "\none.txt") {
+		t.Errorf("the fork ended %+v (patch %+v) with %q", end, end.Patch, tm.result(id, "result.md"))
+	}
+	if h := tm.history(source); len(h.Turns) != 1 || h.Turns[0].Status != "completed" {
+		t.Errorf("the source's history is %+v", h)
+	}
+	tm.view(func(tx *store.Tx) error {
+		a, err := tx.Job(source)
+		if err != nil {
+			return err
+		}
+		b, err := tx.Job(id)
+		if a.Cwd == b.Cwd || !cmp.Equal(a.Lease, b.Lease) || !cmp.Equal(a.Patch.Changed, []string{"src/one.txt"}) {
+			t.Errorf("source and fork work in %s and %s, with the leases %v and %v; the source changed %v", a.Cwd, b.Cwd, a.Lease, b.Lease, a.Patch.Changed)
+		}
+		return err
+	})
+	tm.over()
+}
