@@ -11,6 +11,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
 // askingScript has a worker that does what it is told by one action and then
@@ -137,6 +138,41 @@ approval_policy = "`+policy+`"`)
 			}
 			if _, err := os.Stat(filepath.Join(tm.place.Workspace, "made")); err == nil {
 				t.Error("the command ran")
+			}
+			tm.over()
+		})
+	}
+}
+
+// TestQuestionSurvivesUs: what a worker asks waits through the death of the
+// supervisor and of its host, under the same id, and can be answered then.
+func TestQuestionSurvivesUs(t *testing.T) {
+	t.Parallel()
+	for _, victims := range [][]string{{"supervisor"}, {"host"}, {"host", "supervisor"}} {
+		t.Run(strings.Join(victims, " and "), func(t *testing.T) {
+			t.Parallel()
+			tm := newTeam(t, askingScript(`call request_user_input {"questions": [{"id": "q1", "header": "Side", "question": "Left or right?", "options": [{"label": "left", "description": "l"}, {"label": "right", "description": "r"}]}]}`), 3)
+			tm.edit("profile.toml", "[agents.worker]\n", "[agents.worker]\nmay_ask = true\n")
+			j, p := tm.asks()
+			for _, role := range victims {
+				testkit.Kill9(t, tm.process(role, role == "host"))
+			}
+			if victims[0] == "host" {
+				tm.until("another host", func() bool { return tm.runOf(j.AgentRunRef).RecoveryAttempts == 1 })
+			}
+			var now *control.ControlResponse
+			tm.until("the question", func() bool {
+				now = tm.inspect(j.JobID)
+				return now.Live != nil && len(now.Live.PendingRequests) == 1
+			})
+			if got := now.Live.PendingRequests[0]; got.RequestID != p.RequestID || got.ThreadID != p.ThreadID || now.Job.Status != "waiting" {
+				t.Errorf("it asks %+v as %s, want %+v", got, now.Job.Status, p)
+			}
+			tm.mustOrder(control.ControlRequest{
+				JobID: j.JobID, Action: control.ActionRespond, RequestID: p.RequestID, Response: json.RawMessage(`{"answers":{"q1":{"answers":["left"]}}}`),
+			}, 0)
+			if end := tm.awaitJob(j.JobID, "completed"); end.ThreadID != j.ThreadID || !strings.Contains(tm.result(j.JobID, "result.md"), "left") {
+				t.Errorf("it ended %+v with %q", end, tm.result(j.JobID, "result.md"))
 			}
 			tm.over()
 		})

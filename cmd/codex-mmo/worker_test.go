@@ -513,3 +513,78 @@ func TestTraceOfACancelledWorker(t *testing.T) {
 	}
 	tm.over()
 }
+
+// TestForkOfAPausedWorker: a job whose engine lives can be forked while its
+// thread is at rest; both go on, each on its own.
+//
+// Spec: R073
+func TestForkOfAPausedWorker(t *testing.T) {
+	t.Parallel()
+	tm := newRuledTeam(t, 3)
+	j := tm.working()
+	tm.mustOrder(control.ControlRequest{JobID: j.JobID, Action: control.ActionInterrupt}, 0)
+	got := tm.mustOrder(control.ControlRequest{JobID: j.JobID, Action: control.ActionFork, Input: "And then what?"}, 1)
+	id, _ := got.Result["job_id"].(string)
+	if end := tm.awaitJob(id, "completed"); end.ForkThreadID != j.ThreadID || end.ThreadID == j.ThreadID || tm.result(id, "result.md") != "FORKED" {
+		t.Errorf("the fork ended %+v", end)
+	}
+	if now := tm.inspect(j.JobID); now.Job.Status != "paused" || now.Job.ControlStatus != "applied" {
+		t.Errorf("the source became %+v", now.Job)
+	}
+	tm.mustOrder(control.ControlRequest{JobID: j.JobID, Action: control.ActionContinue}, 2)
+	if end := tm.awaitJob(j.JobID, "completed"); end.ThreadID != j.ThreadID || tm.result(j.JobID, "result.md") != "DONE" {
+		t.Errorf("the source ended %+v", end)
+	}
+	tm.over()
+}
+
+// TestForkOfAWriter: a writer's fork works in a tree of its own, which begins as
+// the workspace is; what its source made is in the source's patch alone.
+func TestForkOfAWriter(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "writer", "task": "write", "mode": "workspace-write", "write_scope": ["src"]}
+  step
+    call mcp__mmo_mesh agents_wait {"job_ids": ["${job_id 1}"], "timeout_seconds": 240}
+  step
+    shell "sleep 600"
+
+model m-writer
+  step
+    shell "echo one > src/one.txt"
+  step
+    say "DONE"
+
+  when user starts "And then"
+    step
+      shell "echo two > src/two.txt; ls src"
+    step
+      say "FORKED ${@output last}"
+`, 3)
+	tm.commit(baseTree)
+	tm.start("go")
+	source := tm.await("the end of the writer", func(e control.FollowEvent) bool { return e.Agent == "writer" && e.Status == "completed" }).JobID
+	got := tm.mustOrder(control.ControlRequest{JobID: source, Action: control.ActionFork, Input: "And then what?"}, 0)
+	id, _ := got.Result["job_id"].(string)
+	end := tm.awaitJob(id, "completed")
+	if end.Patch == nil || !cmp.Equal(end.Patch.ChangedPaths, []string{"src/two.txt"}) || end.Mode != "workspace-write" || strings.Contains(tm.result(id, "result.md"), "\none.txt") {
+		t.Errorf("the fork ended %+v (patch %+v) with %q", end, end.Patch, tm.result(id, "result.md"))
+	}
+	if h := tm.history(source); len(h.Turns) != 1 || h.Turns[0].Status != "completed" {
+		t.Errorf("the source's history is %+v", h)
+	}
+	tm.view(func(tx *store.Tx) error {
+		a, err := tx.Job(source)
+		if err != nil {
+			return err
+		}
+		b, err := tx.Job(id)
+		if a.Cwd == b.Cwd || !cmp.Equal(a.Lease, b.Lease) || !cmp.Equal(a.Patch.Changed, []string{"src/one.txt"}) {
+			t.Errorf("source and fork work in %s and %s, with the leases %v and %v; the source changed %v", a.Cwd, b.Cwd, a.Lease, b.Lease, a.Patch.Changed)
+		}
+		return err
+	})
+	tm.over()
+}

@@ -153,6 +153,10 @@ type ending struct {
 // end publishes an ending: the file, then the row that names it together with
 // the input, then the processes go. in may be nil.
 func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
+	if a.jobID != "" && e.job.Terminal() && a.host != nil { // a writer's engine ends before its work is captured
+		a.keepHistory(ctx)
+		a.keepRows(ctx) // whoever learns of the end finds what led to it
+	}
 	patch, err := a.captured(ctx, &e)
 	if err != nil {
 		return err
@@ -170,10 +174,6 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 		if err := a.trail.log.Sync(); err != nil {
 			return recordError{err}
 		}
-	}
-	if a.jobID != "" && e.job.Terminal() && a.host != nil {
-		a.keepHistory(ctx)
-		a.keepRows(ctx) // whoever learns of the end finds what led to it
 	}
 	now := a.sup.cfg.now().UTC()
 	err = a.save(ctx, func(tx *store.Tx, c *change) error {
