@@ -395,6 +395,7 @@ type JobView struct {
 	Revision         uint64       `json:"progress_revision"`
 	ApprovalPolicy   string       `json:"approval_policy,omitempty"`
 	ExecutionMode    string       `json:"execution_mode,omitempty"` // turn, goal
+	GoalStatus       string       `json:"goal_status,omitempty"`    // the engine's word: active, complete, budgetLimited…
 	GoalTokenBudget  int64        `json:"goal_token_budget,omitempty"`
 	MaxGoalBudget    int64        `json:"max_goal_token_budget,omitempty"` // what continue may raise it to
 	ThreadID         string       `json:"app_server_thread_id,omitempty"`

@@ -61,7 +61,8 @@ type agent struct {
 	free     int         // recoveries that somebody asked for: they are not counted
 	// compacted tells who waits for it, once, what became of a compaction.
 	compacted chan error
-	goalWaits bool // the goal was paused for a compaction, and goes on after it
+	goalWaits bool   // the goal was paused for a compaction, and goes on after it
+	activated string // turn in which the goal was activated by us
 }
 
 func (s *Supervisor) newAgent(rec *store.AgentRun, role profile.Agent) *agent {

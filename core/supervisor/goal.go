@@ -87,6 +87,7 @@ func (a *agent) activateGoal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.activated = a.rec.ActiveTurnID
 	a.changeGoal(func(g *store.Goal) { g.BootstrapPending = false })
 	return a.save(ctx, waking)
 }
@@ -115,6 +116,11 @@ func (a *agent) changeGoal(change func(*store.Goal)) {
 func (a *agent) goalUpdated(ctx context.Context, status string) error {
 	if a.rec.Goal == nil || status == "" || a.rec.Goal.Status == status {
 		return nil
+	}
+	if status == goalActive && a.rec.Goal.Status == goalComplete && a.rec.ActiveTurnID == a.activated {
+		// The model reached the goal before our activation came to the engine:
+		// that must not begin it again.
+		return a.setGoal(ctx, &hostpb.SetGoalRequest{Status: goalComplete})
 	}
 	a.changeGoal(func(g *store.Goal) { g.Status = status })
 	return a.save(ctx, waking)

@@ -142,7 +142,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 		v.RecoveryAttempts, v.RecoveryError, v.EvidenceComplete = run.RecoveryAttempts, run.RecoveryError, run.EvidenceComplete
 		v.ExecutionMode = run.ExecutionMode
 		if run.Goal != nil {
-			v.GoalTokenBudget, v.MaxGoalBudget = run.Goal.TokenBudget, run.Goal.MaxTokenBudget
+			v.GoalStatus, v.GoalTokenBudget, v.MaxGoalBudget = run.Goal.Status, run.Goal.TokenBudget, run.Goal.MaxTokenBudget
 		}
 		v.ControlRevision, v.ControlStatus = run.ControlRevision, string(run.LastControlStatus)
 	}
