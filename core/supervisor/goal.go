@@ -83,6 +83,11 @@ func (a *agent) activateGoal(ctx context.Context) error {
 	if a.jobID == "" && a.sup.cachedSession().Status.Terminal() {
 		return nil
 	}
+	// Once a turn: what the engine says of the goal may be older than our order,
+	// and a second one could undo what the model has said since.
+	if a.activated == a.rec.ActiveTurnID {
+		return nil
+	}
 	err := a.setGoal(ctx, &hostpb.SetGoalRequest{Status: goalActive, TokenBudget: uint64(g.TokenBudget)})
 	if err != nil {
 		return err
