@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -366,7 +367,7 @@ const doneJSON = `{"status": "done", "commands": []}`
 // TestGoalGivesItsResult: a worker in mode goal works without a schema, and
 // gives its result in one more turn, by its contract's.
 //
-// Spec: R121
+// Spec: R063, R121
 func TestGoalGivesItsResult(t *testing.T) {
 	t.Parallel()
 	tm := newContractTeam(t, closedContract, "strict", `
@@ -391,6 +392,12 @@ func TestGoalGivesItsResult(t *testing.T) {
 	}
 	if h := tm.history(j.JobID); !cmp.Equal(h.statuses(), []string{"completed", "completed"}) {
 		t.Errorf("the history is %+v", h)
+	}
+	if j.ExecutionMode != "goal" || j.GoalTokenBudget != 100_000 || j.MaxGoalBudget != 1_000_000 {
+		t.Errorf("the job works in mode %s for %d of %d tokens", j.ExecutionMode, j.GoalTokenBudget, j.MaxGoalBudget)
+	}
+	if command := tm.runOf(j.AgentRunRef).Command; !slices.Contains(command, "app-server") || slices.Contains(command, "exec") || slices.Contains(command, "--output-schema") {
+		t.Errorf("its app-server was started by %q", command)
 	}
 	tm.assertGone()
 }
@@ -465,6 +472,48 @@ func TestSpentGoalWithAWholeResult(t *testing.T) {
 	tm.assertGone()
 }
 
+// TestSpentGoalThatNobodyHeardOf: that is so too when the engine went before
+// anybody heard of the turn's end.
+//
+// Spec: R083
+func TestSpentGoalThatNobodyHeardOf(t *testing.T) {
+	t.Parallel()
+	tm := newContractTeam(t, closedContract, "strict", `
+  step
+    shell "while [ ! -e go ]; do sleep 0.1; done"
+  step
+    json `+doneJSON+`
+    usage input=500000 output=10
+`).goal(400_000)
+	tm.stays()
+	j := tm.working()
+	tm.endsUnheard()
+	end := tm.awaitJob(j.JobID, "completed_with_warnings")
+	if got := verdictOf(end); !got.Valid || end.GoalStatus != "budgetLimited" || end.RecoveryAttempts < 1 || !strings.Contains(end.Warning, "fully validated strict result") {
+		t.Errorf("it ended %+v, its goal %s, after %d recoveries, with %q", got, end.GoalStatus, end.RecoveryAttempts, end.Warning)
+	}
+	if turns := tm.sentTurns(j.JobID); len(turns) != 1 {
+		t.Errorf("the turns were begun with %q", turns)
+	}
+	tm.over()
+}
+
+// endsUnheard lets the worker's command end, and kills its engine and host once
+// the result of its turn is on disk: nobody hears of it.
+func (tm *team) endsUnheard() {
+	tm.t.Helper()
+	engine, host := tm.process("app-server", true), tm.process("host", true)
+	testkit.Stop(tm.t, host)
+	if err := os.WriteFile(filepath.Join(tm.place.Workspace, "go"), nil, 0o600); err != nil {
+		tm.t.Fatal(err)
+	}
+	tm.until("the end of the turn on disk", func() bool {
+		return tm.rolloutHas("worker", `"last_agent_message":"{\"status\":\"done\"`)
+	})
+	testkit.Kill9(tm.t, engine)
+	testkit.Kill9(tm.t, host)
+}
+
 // TestSpentGoalIsFinalized: one whose result does not meet it rests, and gives
 // its result when it is told to finalize.
 //
@@ -521,16 +570,7 @@ func TestResultThatNobodyHeardOf(t *testing.T) {
 `).goal(100_000)
 	tm.stays()
 	j := tm.working()
-	engine, host := tm.process("app-server", true), tm.process("host", true)
-	testkit.Stop(t, host)
-	if err := os.WriteFile(filepath.Join(tm.place.Workspace, "go"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tm.until("the end of the turn on disk", func() bool {
-		return tm.rolloutHas("worker", `"last_agent_message":"{\"status\":\"done\"`)
-	})
-	testkit.Kill9(t, engine)
-	testkit.Kill9(t, host)
+	tm.endsUnheard()
 	end := tm.awaitJob(j.JobID, "completed")
 	if got := verdictOf(end); !got.Valid || end.RecoveryAttempts < 1 {
 		t.Errorf("it ended %+v after %d recoveries", got, end.RecoveryAttempts)

@@ -30,6 +30,8 @@ const (
 
 const resultText = "Your goal is reached. Give your result now, as the JSON that its contract asks for, from what you have done and seen. Do no further work."
 
+const holesWarning = "the trace has holes: the commands that the result names were not compared with it"
+
 // contractFor is how the results of a role are held to its contract; nil without
 // one.
 func contractFor(snap *profile.Snapshot, agent string) (*store.Contract, error) {
@@ -223,7 +225,7 @@ func (a *agent) evidence(j *store.Job, e *ending) contract.Evidence {
 		out.Literal = map[string]string{"operation": l.Operation, "input_sha256": l.InputSHA256}
 	}
 	if !a.rec.EvidenceComplete {
-		e.warning = "the trace has holes: the commands that the result names were not compared with it"
+		e.warning = holesWarning
 		return out
 	}
 	out.Commands = func() ([]contract.Command, error) {

@@ -46,6 +46,9 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 		a.rec.ActiveTurnID = state.GetActiveTurnId()
 	}
 	a.syncPending(state, age)
+	if goal := state.GetGoalStatus(); goal != "" {
+		a.changeGoal(func(g *store.Goal) { g.Status = goal }) // news of it may have died with the engine
+	}
 	if err := a.save(ctx, nil); err != nil {
 		return err
 	}
@@ -267,7 +270,16 @@ func (a *agent) settleTurn(ctx context.Context, in *store.Input, turn *hostpb.Tu
 	case turn.GetStatus() == "inProgress":
 		return nil
 	}
-	return a.turnEnded(ctx, endedTurn{id: turn.GetId(), status: turn.GetStatus(), text: turn.GetFinalText(), errorJSON: turn.GetErrorJson()})
+	err := a.turnEnded(ctx, endedTurn{id: turn.GetId(), status: turn.GetStatus(), text: turn.GetFinalText(), errorJSON: turn.GetErrorJson()})
+	if err != nil || age == engineSame || a.done || !a.goalUnfinished() {
+		return err
+	}
+	last, err := a.lastInput(ctx)
+	if err != nil || last.InputID != in.InputID || last.State != store.InputTurnDone {
+		return err // it was asked for something else
+	}
+	// The goal's next turn would have begun by itself, in an engine that is gone.
+	return a.sendNew(ctx, nil, "recovery", recoveryText)
 }
 
 // continueLost goes on after a turn that died with its engine.
