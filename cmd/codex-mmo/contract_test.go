@@ -487,7 +487,7 @@ func TestSpentGoalThatNobodyHeardOf(t *testing.T) {
 `).goal(400_000)
 	tm.stays()
 	j := tm.working()
-	tm.endsUnheard()
+	tm.endsUnheard(`{\"status\":\"done\"`)
 	end := tm.awaitJob(j.JobID, "completed_with_warnings")
 	if got := verdictOf(end); !got.Valid || end.GoalStatus != "budgetLimited" || end.RecoveryAttempts < 1 || !strings.Contains(end.Warning, "fully validated strict result") {
 		t.Errorf("it ended %+v, its goal %s, after %d recoveries, with %q", got, end.GoalStatus, end.RecoveryAttempts, end.Warning)
@@ -499,8 +499,8 @@ func TestSpentGoalThatNobodyHeardOf(t *testing.T) {
 }
 
 // endsUnheard lets the worker's command end, and kills its engine and host once
-// the result of its turn is on disk: nobody hears of it.
-func (tm *team) endsUnheard() {
+// the last words of its turn, as JSON has them, are on disk: nobody hears of it.
+func (tm *team) endsUnheard(words string) {
 	tm.t.Helper()
 	engine, host := tm.process("app-server", true), tm.process("host", true)
 	testkit.Stop(tm.t, host)
@@ -508,10 +508,36 @@ func (tm *team) endsUnheard() {
 		tm.t.Fatal(err)
 	}
 	tm.until("the end of the turn on disk", func() bool {
-		return tm.rolloutHas("worker", `"last_agent_message":"{\"status\":\"done\"`)
+		return tm.rolloutHas("worker", `"last_agent_message":"`+words)
 	})
 	testkit.Kill9(tm.t, engine)
 	testkit.Kill9(tm.t, host)
+}
+
+// TestGoalThatNobodyHeardOf: a goal that is not reached goes on when the engine
+// went between two of its turns.
+func TestGoalThatNobodyHeardOf(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, fmt.Sprintf(contractScript, `
+  step
+    shell "while [ ! -e go ]; do sleep 0.1; done"
+  step
+    say "HALF"
+
+  when user starts "[recovery]"
+    step
+      goal complete
+    step
+      say "WHOLE"
+`), 3).goal(400_000)
+	tm.stays()
+	j := tm.working()
+	tm.endsUnheard("HALF")
+	if end := tm.awaitJob(j.JobID, "completed"); end.GoalStatus != "complete" || tm.result(j.JobID, "result.md") != "WHOLE" {
+		t.Errorf("it ended %+v", end)
+	}
+	tm.assertInputs("worker", "task turn_done", "recovery turn_done")
+	tm.over()
 }
 
 // TestSpentGoalIsFinalized: one whose result does not meet it rests, and gives
@@ -570,7 +596,7 @@ func TestResultThatNobodyHeardOf(t *testing.T) {
 `).goal(100_000)
 	tm.stays()
 	j := tm.working()
-	tm.endsUnheard()
+	tm.endsUnheard(`{\"status\":\"done\"`)
 	end := tm.awaitJob(j.JobID, "completed")
 	if got := verdictOf(end); !got.Valid || end.RecoveryAttempts < 1 {
 		t.Errorf("it ended %+v after %d recoveries", got, end.RecoveryAttempts)
