@@ -30,7 +30,12 @@ func (h *Host) Launch(_ context.Context, req *hostpb.LaunchRequest) (*hostpb.Lau
 	if err != nil {
 		return &hostpb.LaunchResponse{Failure: wireFailure(err)}, nil
 	}
-	return &hostpb.LaunchResponse{Handle: handle}, nil
+	return &hostpb.LaunchResponse{Handle: handle, Command: append([]string{req.GetEnginePath()}, engineArgs(req)...)}, nil
+}
+
+// engineArgs are the arguments of the engine that the request asks for.
+func engineArgs(req *hostpb.LaunchRequest) []string {
+	return append([]string{"app-server", "--listen", "unix://" + req.GetSocketPath()}, req.GetEngineArgs()...)
 }
 
 func (h *Host) launch(req *hostpb.LaunchRequest) (*hostpb.Handle, error) {
@@ -70,7 +75,7 @@ func (h *Host) startEngine(req *hostpb.LaunchRequest, s *store) (*hostpb.Handle,
 		Path:       req.GetEnginePath(),
 		SHA256:     req.GetEngineSha256(),
 		Stamp:      req.GetEngineStamp(),
-		Args:       append([]string{"app-server", "--listen", "unix://" + req.GetSocketPath()}, req.GetEngineArgs()...),
+		Args:       engineArgs(req),
 		Env:        environment(req),
 		Dir:        req.GetCwd(),
 		StderrPath: req.GetStderrPath(),

@@ -60,9 +60,10 @@ func (h *Host) open(ctx context.Context, spec *hostpb.ThreadSpec) (*hostpb.OpenR
 	}
 	ctx, stop := whileAlive(ctx, e)
 	defer stop()
+	goal := ""
 	if id := spec.GetResumeThreadId(); id != "" {
 		e.thread.begin(id)
-		if err := pauseGoal(ctx, conn, id); err != nil {
+		if goal, err = pauseGoal(ctx, conn, id); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +85,7 @@ func (h *Host) open(ctx context.Context, spec *hostpb.ThreadSpec) (*hostpb.OpenR
 		return nil, err
 	}
 	e.thread.attach(state)
-	state.Pending = e.thread.state().GetPending()
+	state.Pending, state.GoalStatus = e.thread.state().GetPending(), goal
 	out := &hostpb.OpenResponse{Handle: e.snapshot(), Echo: answer.echo(e, raw), State: state}
 	e.opened = &openedThread{spec: proto.CloneOf(spec), response: out}
 	return out, nil
@@ -156,8 +157,9 @@ func threadConfig(spec *hostpb.ThreadSpec) (map[string]any, error) {
 }
 
 // pauseGoal keeps a resumed thread from spending by itself: an active goal
-// starts a turn at once. Goals may be switched off, which is no error.
-func pauseGoal(ctx context.Context, conn *appserver.Client, threadID string) error {
+// starts a turn at once. It returns how the goal stood. Goals may be switched
+// off, which is no error.
+func pauseGoal(ctx context.Context, conn *appserver.Client, threadID string) (status string, err error) {
 	var got struct {
 		Goal *struct {
 			Status string `json:"status"`
@@ -165,15 +167,18 @@ func pauseGoal(ctx context.Context, conn *appserver.Client, threadID string) err
 	}
 	raw, err := conn.Call(ctx, "thread/goal/get", map[string]any{"threadId": threadID})
 	if isRefusal(err) {
-		return nil
+		return "", nil
 	} else if err != nil {
-		return err
+		return "", err
 	}
 	if json.Unmarshal(raw, &got) != nil || got.Goal == nil || got.Goal.Status != "active" {
-		return nil
+		if got.Goal != nil {
+			status = got.Goal.Status
+		}
+		return status, nil
 	}
 	_, err = conn.Call(ctx, "thread/goal/set", map[string]any{"threadId": threadID, "status": "paused"})
-	return err
+	return got.Goal.Status, err
 }
 
 // makeDurable has the engine write a fresh thread's rollout: a thread that never

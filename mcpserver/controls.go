@@ -32,6 +32,7 @@ var controlTools = []struct {
 		{"request_id", true, text("From agent_inspect.")},
 		{"response", true, fields{{"type", "object"}, {"description", `{"decision":"accept"|"decline"}, {"answers":{"<id>":{"answers":["…"]}}} or {"action":"decline"}.`}}},
 	}},
+	{control.ActionFork, "Start a new job on a copy of the thread of one that is not at work.", hints{}, []property{inputProperty("Its task. Default: go on", false)}},
 	{control.ActionDetach, "Let it work on without your interest.", hints{idempotent: true}, nil},
 	{control.ActionStop, "End it; what it has stays.", hints{destructive: true}, nil},
 }

@@ -28,15 +28,16 @@ func TestControls(t *testing.T) {
 		`agent_respond {"job_id":"j","expected_revision":3,"request_id":"integer:1","response":{"decision":"decline"}}`: {
 			Action: "respond", JobID: "j", ExpectedRevision: &revision, RequestID: "integer:1", Response: json.RawMessage(`{"decision":"decline"}`),
 		},
-		`agent_detach {"job_id":"j","expected_revision":3}`: {Action: "detach", JobID: "j", ExpectedRevision: &revision},
-		`agent_stop {"job_id":"j","expected_revision":3}`:   {Action: "stop", JobID: "j", ExpectedRevision: &revision},
+		`agent_fork {"job_id":"j","expected_revision":3,"input":"and then"}`: {Action: "fork", JobID: "j", ExpectedRevision: &revision, Input: "and then"},
+		`agent_detach {"job_id":"j","expected_revision":3}`:                  {Action: "detach", JobID: "j", ExpectedRevision: &revision},
+		`agent_stop {"job_id":"j","expected_revision":3}`:                    {Action: "stop", JobID: "j", ExpectedRevision: &revision},
 	} {
 		name, arguments, _ := strings.Cut(call, " ")
 		t.Run(name, func(t *testing.T) {
 			var got control.ControlRequest
 			h := teamHandler()
 			h.OnCaller = func(context.Context, control.Call, control.CallerRequest) (*control.CallerResponse, error) {
-				return controlling(worker()), nil
+				return controllingAll(worker()), nil
 			}
 			h.OnControl = func(_ context.Context, _ control.Call, r control.ControlRequest) (*control.ControlResponse, error) {
 				got = r

@@ -34,6 +34,14 @@ func controlling(caller *control.CallerResponse) *control.CallerResponse {
 	return caller
 }
 
+// controllingAll is controlling with what few are granted: to read traces and to
+// fork.
+func controllingAll(caller *control.CallerResponse) *control.CallerResponse {
+	caller = controlling(caller)
+	caller.Tools = append(caller.Tools, "agent_trace", "agent_trace_record", "agent_fork")
+	return caller
+}
+
 // listFor returns what tools/list answers a caller.
 func listFor(t *testing.T, caller *control.CallerResponse) []json.RawMessage {
 	t.Helper()
@@ -81,7 +89,7 @@ func golden(t *testing.T, name string, got []byte) {
 // whole definition, and a file per role with the names in order.
 func TestToolsGolden(t *testing.T) {
 	for role, caller := range map[string]*control.CallerResponse{
-		"root": team(), "worker": worker(), "controlling-root": controlling(team()), "controlling-worker": controlling(worker()),
+		"root": team(), "worker": worker(), "controlling-root": controllingAll(team()), "controlling-worker": controlling(worker()),
 	} {
 		names := []string{}
 		for _, raw := range listFor(t, caller) {
@@ -129,7 +137,7 @@ func TestToolsFitEveryClient(t *testing.T) {
 		"root":               {team(), 3500},
 		"root of many":       {crowd(), 3500},
 		"worker":             {worker(), 1500},
-		"controlling root":   {controlling(team()), 3500},
+		"controlling root":   {controllingAll(team()), 3500},
 		"controlling worker": {controlling(worker()), 1500},
 		"worker that spawns": {&control.CallerResponse{Role: "worker", Agent: "reader", JobID: "j", SessionID: testSession, Tools: team().Tools, Spawn: team().Spawn}, 3500},
 	} {

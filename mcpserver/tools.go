@@ -54,6 +54,7 @@ func toolsFor(caller *control.CallerResponse) []*tool {
 	for i, c := range controlTools {
 		makers["agent_"+c.action] = func() *tool { return controlTool(i) }
 	}
+	makers["agent_trace"], makers["agent_trace_record"] = traceTool, traceRecordTool
 	if len(caller.Spawn) > 0 {
 		makers["agent_spawn"] = func() *tool { return spawnTool(caller.Spawn) }
 		makers["agents_spawn"] = func() *tool { return spawnsTool(caller.Spawn) }

@@ -205,8 +205,8 @@ var toolWord = regexp.MustCompile(`\bagents?_[a-z_]+`)
 var tools = []string{
 	"agent_spawn", "agents_spawn", "agent_status", "agents_wait", "agent_result", "agent_cancel",
 	"agent_result_accept", "agent_result_reject", "agent_patch_integrate",
-	"agent_inspect", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue", "agent_finalize",
-	"agent_compact", "agent_set_effort", "agent_respond", "agent_detach", "agent_stop",
+	"agent_inspect", "agent_trace", "agent_trace_record", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue", "agent_finalize",
+	"agent_compact", "agent_set_effort", "agent_respond", "agent_fork", "agent_detach", "agent_stop",
 }
 
 // TestToolsOfTexts: no agent is told to use a tool that there is not.

@@ -26,14 +26,8 @@ func (a *app) jobCmd() *cobra.Command {
 		Args: exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.jobListCmd(), a.jobShowCmd(), a.jobResultCmd(), a.jobCancelCmd())
-	for _, c := range append(slices.Clone(controls), struct {
-		action, name, short string
-		text                bool
-	}{control.ActionStop, "stop", "End it; what it has stays as a partial result", false}, struct {
-		action, name, short string
-		text                bool
-	}{control.ActionDetach, "detach", "Let it work on without anybody's interest", false}) {
+	cmd.AddCommand(a.jobListCmd(), a.jobShowCmd(), a.jobTraceCmd(), a.jobResultCmd(), a.jobCancelCmd())
+	for _, c := range append(slices.Clone(controls), jobControls...) {
 		cmd.AddCommand(a.jobControlCmd(c.action, c.name, c.short, c.text))
 	}
 	cmd.AddCommand(
@@ -231,11 +225,11 @@ func (a *app) wholeResult(ctx context.Context, f folders.Folders, rec *store.Ses
 	}
 	var whole strings.Builder
 	for cursor := 0; ; {
-		page, err := c.Result(ctx, control.Meta{}, control.ResultRequest{JobID: job.JobID, Cursor: cursor})
+		page, err := c.Result(ctx, control.Meta{}, control.ResultRequest{JobID: job.JobID, Cursor: cursor, Text: true})
 		if err != nil {
 			return nil, err
 		}
-		whole.WriteString(page.Content)
+		fmt.Fprint(&whole, page.Content)
 		if page.NextCursor == nil {
 			page.Content, page.Cursor, page.Truncated = whole.String(), 0, false
 			return page, nil

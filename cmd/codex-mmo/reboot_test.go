@@ -1,11 +1,9 @@
 package main_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -21,50 +19,17 @@ import (
 func (tm *team) rebooted(stranger process.Identity) {
 	tm.t.Helper()
 	const lastBoot = "00000000-0000-4000-8000-000000000001"
-	db := testkit.OpenSQL(tm.t, tm.folders.Database())
-	defer db.Close()
-	recorded := regexp.MustCompile(`"pid":[1-9][0-9]*,"start_token":"[^"]+","boot_id":"[^"]+"`)
-	other := fmt.Sprintf(`"pid":%d,"start_token":"%s","boot_id":"%s"`, stranger.PID, stranger.StartToken, lastBoot)
-	changed := 0
-	for table, columns := range map[string][]string{
-		"agent_runs": {"host_", "engine_"}, "gateways": {""}, "launches": nil, "sessions": nil, "jobs": nil,
-	} {
-		payloads := map[int64]string{}
-		list, err := db.Query("SELECT rowid, payload FROM " + table)
-		if err != nil {
-			tm.t.Fatal(err)
-		}
-		for list.Next() {
-			var row int64
-			var payload string
-			if err := list.Scan(&row, &payload); err != nil {
-				tm.t.Fatal(err)
-			}
-			payloads[row] = payload
-		}
-		if err := errors.Join(list.Err(), list.Close()); err != nil {
-			tm.t.Fatal(err)
-		}
-		for row, payload := range payloads {
-			changed += len(recorded.FindAllString(payload, -1))
-			if _, err := db.Exec("UPDATE "+table+" SET payload = ? WHERE rowid = ?", recorded.ReplaceAllString(payload, other), row); err != nil {
-				tm.t.Fatal(err)
-			}
-		}
-		for _, prefix := range columns {
-			names := []string{prefix + "pid", prefix + "start", prefix + "boot"}
-			if prefix == "" {
-				names = []string{"pid", "start_token", "boot_id"}
-			}
-			set := fmt.Sprintf("UPDATE %s SET %s = ?, %s = ?, %s = ? WHERE %[2]s IS NOT NULL", table, names[0], names[1], names[2])
-			if _, err := db.Exec(set, stranger.PID, stranger.StartToken, lastBoot); err != nil {
-				tm.t.Fatal(err)
-			}
-		}
+	identity := func(at string) string {
+		return fmt.Sprintf("'%[1]s.pid', %[2]d, '%[1]s.start_token', '%[3]s', '%[1]s.boot_id', '%[4]s'", at, stranger.PID, stranger.StartToken, lastBoot)
 	}
-	if changed < 4 { // host and engine of the root and of the worker
-		tm.t.Fatalf("only %d processes were on record", changed)
+	columns := func(pid, start, boot string) string {
+		return fmt.Sprintf("%s = %d, %s = '%s', %s = '%s'", pid, stranger.PID, start, stranger.StartToken, boot, lastBoot)
 	}
+	testkit.ExecSQL(tm.t, tm.folders.Database(),
+		"UPDATE agent_runs SET "+columns("host_pid", "host_start", "host_boot")+", "+columns("engine_pid", "engine_start", "engine_boot")+
+			", payload = json_set(payload, "+identity("$.host.process")+", "+identity("$.engine")+")",
+		"UPDATE gateways SET "+columns("pid", "start_token", "boot_id")+", payload = json_set(payload, "+identity("$.process")+")",
+	)
 	if err := os.RemoveAll(tm.place.Runtime); err != nil {
 		tm.t.Fatal(err)
 	}
@@ -105,16 +70,7 @@ func TestReboot(t *testing.T) {
 	}
 	screen := tm.open("resume", tm.session)
 	screen.await("The worker says: DONE")
-	if got := tm.audited("session_jobs_reconciled"); got == nil || fmt.Sprint(got["jobs"]) != fmt.Sprint([]string{job}) {
-		t.Errorf("the audit of session_jobs_reconciled is %v, want job %s", got, job)
-	}
-	view := tm.look()
-	if view.RootThreadID != root || view.Jobs[0].ThreadID != worker {
-		t.Errorf("the threads are %s and %s, want %s and %s", view.RootThreadID, view.Jobs[0].ThreadID, root, worker)
-	}
-	tm.assertSentOnce()
-	screen.enter("/quit", "EXIT=0")
-	tm.awaitStatus("completed") // nobody looks on any more
+	tm.assertResumed(screen, job, root, worker)
 	if !stranger.Alive() {
 		t.Error("the stranger that has the number of a process on record was killed")
 	}

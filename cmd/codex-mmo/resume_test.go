@@ -183,15 +183,22 @@ func TestResumeAfterAPowerCut(t *testing.T) {
 	}
 	screen := tm.open("resume", tm.session)
 	screen.await("The worker says: DONE")
+	tm.assertResumed(screen, job, root, worker)
+	tm.assertClean()
+}
+
+// assertResumed proves that a session of pauseScript went on where it was, and
+// leaves it to its end.
+func (tm *team) assertResumed(s *screen, job, root, worker string) {
+	tm.t.Helper()
 	if got := tm.audited("session_jobs_reconciled"); got == nil || fmt.Sprint(got["jobs"]) != fmt.Sprint([]string{job}) {
-		t.Errorf("the audit of session_jobs_reconciled is %v, want job %s", got, job)
+		tm.t.Errorf("the audit of session_jobs_reconciled is %v, want job %s", got, job)
 	}
 	view := tm.look()
 	if view.RootThreadID != root || view.Jobs[0].ThreadID != worker {
-		t.Errorf("the threads are %s and %s, want %s and %s", view.RootThreadID, view.Jobs[0].ThreadID, root, worker)
+		tm.t.Errorf("the threads are %s and %s, want %s and %s", view.RootThreadID, view.Jobs[0].ThreadID, root, worker)
 	}
 	tm.assertSentOnce()
-	screen.enter("/quit", "EXIT=0")
+	s.enter("/quit", "EXIT=0")
 	tm.awaitStatus("completed") // nobody looks on any more
-	tm.assertClean()
 }

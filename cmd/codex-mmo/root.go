@@ -21,11 +21,14 @@ type agentControl struct {
 	thread   string // of a native agent in its engine
 }
 
-// controls are the actions that a person may use, with what each is for.
-var controls = []struct {
+// controlVerb is an action that a person may use, with what it is for.
+type controlVerb struct {
 	action, name, short string
 	text                bool // takes an input
-}{
+}
+
+// controls are the actions on any agent.
+var controls = []controlVerb{
 	{control.ActionInspect, "inspect", "Show what it does and what it asks", false},
 	{control.ActionSteer, "steer", "Add a text to the turn that runs", true},
 	{control.ActionInterrupt, "interrupt", "End its turn; it waits for its next input", false},
@@ -34,6 +37,13 @@ var controls = []struct {
 	{control.ActionCompact, "compact", "Shorten its context, between turns", false},
 	{control.ActionSetEffort, "set-effort", "Choose how hard it thinks from the next turn on", false},
 	{control.ActionRespond, "respond", "Answer what it asks", false},
+}
+
+// jobControls are the actions on jobs alone.
+var jobControls = []controlVerb{
+	{control.ActionFork, "fork", "Begin a new job on a copy of its thread; it must not be at work", true},
+	{control.ActionStop, "stop", "End it; what it has stays as a partial result", false},
+	{control.ActionDetach, "detach", "Let it work on without anybody's interest", false},
 }
 
 // rootCmd is the operator's way to the root of a session without a screen.

@@ -4,7 +4,7 @@
 //
 //	config.toml                           model, provider, permission profiles, MCP servers, features
 //	models.json                           the model catalogue: the role's model and its native agents'
-//	AGENTS.md                             the role's guidance from the snapshot, and the team's skill if it delegates
+//	AGENTS.md                             the role's guidance from the snapshot, the team's skill if it delegates, and its contract
 //	skills/team-orchestration/SKILL.md    that skill as a file, as it was written
 //	agents/<id>.toml                      a native agent's role
 //	auth.json                             link to the operator's login, of roles on a ChatGPT route

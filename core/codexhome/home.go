@@ -117,6 +117,13 @@ func Write(spec *Spec) (*Home, error) {
 		files = append(files, file{"skills/" + SkillName + "/SKILL.md", skill})
 		guidance = withSkill(guidance, skill)
 	}
+	if agent.OutputContract != "" && spec.Agent != spec.Snapshot.RootAgent {
+		schema, err := spec.Snapshot.Text(agent.OutputContract)
+		if err != nil {
+			return nil, err
+		}
+		guidance = withContract(guidance, schema)
+	}
 	files = append(files, file{"AGENTS.md", guidance})
 	cfg := newConfig(spec, agent, model, home)
 	roles, err := spec.natives(home, cfg)

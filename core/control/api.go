@@ -49,6 +49,9 @@ const (
 
 	VerbControl = "control" // ControlRequest -> ControlResponse; each action is a right of its own
 
+	VerbTrace       = "trace"        // TraceRequest -> TraceResponse
+	VerbTraceRecord = "trace_record" // TraceRecordRequest -> TraceRecordResponse; the right is that of trace
+
 	VerbSessionPause    = "session_pause"    // PauseRequest -> PauseResponse; operator only, like all below
 	VerbSessionContinue = "session_continue" // ContinueRequest -> ContinueResponse
 	VerbSessionResume   = "session_resume"   // ResumeRequest -> ResumeResponse
@@ -69,6 +72,7 @@ const (
 	ActionCompact   = "compact"    // shortens the thread's context, between turns
 	ActionSetEffort = "set_effort" // for later turns
 	ActionRespond   = "respond"    // answers a question or an approval
+	ActionFork      = "fork"       // begins a new job on a copy of the thread
 	ActionDetach    = "detach"     // a worker goes on without its controller's interest
 	ActionStop      = "stop"       // ends a worker, or a native agent
 )
@@ -385,16 +389,26 @@ type JobView struct {
 	BatchID          string `json:"batch_id"`
 	ParentJobID      string `json:"parent_job_id,omitempty"`
 	Agent            string `json:"agent"`
+	ForkSourceJobID  string `json:"fork_source_job_id,omitempty"` // whose thread its own was copied from
+	ForkThreadID     string `json:"fork_thread_id,omitempty"`     //
 	TaskKind         string `json:"task_kind,omitempty"`
 	Mode             string `json:"mode"`
 	Status           string `json:"status"`
 	Revision         uint64 `json:"progress_revision"`
+	ApprovalPolicy   string `json:"approval_policy,omitempty"`
+	ExecutionMode    string `json:"execution_mode,omitempty"` // turn, goal
+	GoalStatus       string `json:"goal_status,omitempty"`    // the engine's word: active, complete, budgetLimited…
+	GoalTokenBudget  int64  `json:"goal_token_budget,omitempty"`
+	MaxGoalBudget    int64  `json:"max_goal_token_budget,omitempty"` // what continue may raise it to
 	ThreadID         string `json:"app_server_thread_id,omitempty"`
 	ActiveTurnID     string `json:"active_turn_id,omitempty"`
+	LastTurnID       string `json:"last_turn_id,omitempty"`
 	ResultKind       string `json:"result_kind,omitempty"`
 	ResultState      string `json:"result_state,omitempty"`
 	RecoveryAttempts int    `json:"recovery_attempts"`
+	RecoveryError    string `json:"recovery_error,omitempty"` // what was lost last, until it has gone on to its end
 	ControlRevision  uint64 `json:"control_revision"`
+	ControlStatus    string `json:"last_control_status,omitempty"` // of the control of that revision
 
 	NativeRuns map[string]NativeView `json:"native_runs,omitempty"` // inside its engine: agent_run_ref -> native agent
 
@@ -413,10 +427,25 @@ type JobView struct {
 	Usage            *TokenUsage  `json:"usage,omitempty"`
 	Patch            *PatchView   `json:"patch,omitempty"`
 
+	// How the result is held to the role's contract; absent without one.
+	ContractTransport       string         `json:"contract_transport,omitempty"` // native_schema_projection, validated_text
+	ContractValid           *bool          `json:"contract_valid,omitempty"`     // absent before it was judged
+	ContractRepairAttempted bool           `json:"contract_repair_attempted,omitempty"`
+	ContractErrors          []string       `json:"contract_errors,omitempty"`
+	Artifacts               []ArtifactView `json:"artifacts,omitempty"` // that the result declares, as they were
+
 	// BudgetTokens and BudgetUSD are its part of the session's budget, beside
 	// which its usage shows what it spent; absent without a limit.
 	BudgetTokens int64       `json:"budget_tokens,omitempty"`
 	BudgetUSD    json.Number `json:"budget_usd,omitempty"`
+}
+
+// ArtifactView is a file that a result declares, as it was found.
+type ArtifactView struct {
+	RelativePath string `json:"relative_path"` // below the job's folder
+	SHA256       string `json:"sha256"`
+	Size         int64  `json:"size"` // bytes
+	MediaType    string `json:"media_type"`
 }
 
 // PatchView tells what a writing job changed in its worktree.
@@ -468,16 +497,21 @@ type ResultRequest struct {
 	JobID    string `json:"job_id"`
 	Cursor   int    `json:"cursor"`    // code points
 	MaxChars int    `json:"max_chars"` // code points; 0 means the default page
+	// Text asks for the words of the result even where they are JSON that meets
+	// its contract.
+	Text bool `json:"text,omitempty"`
 }
 
-// ResultResponse is one page. Content is data from a worker: untrusted.
+// ResultResponse is one page. Content is data from a worker: untrusted. It is
+// the JSON value itself (format json) when the result meets its contract and
+// fits into the page, else a text: of such a result the canonical JSON.
 type ResultResponse struct {
 	JobID         string `json:"job_id"`
 	Status        string `json:"status"`
 	ResultKind    string `json:"result_kind"`
 	ResultState   string `json:"result_state"`
 	ContentFormat string `json:"content_format"` // text, json
-	Content       string `json:"content"`
+	Content       any    `json:"content"`
 	Cursor        int    `json:"cursor"`
 	NextCursor    *int   `json:"next_cursor"` // null at the end
 	Truncated     bool   `json:"truncated"`
@@ -634,7 +668,7 @@ type ControlRequest struct {
 	// ExpectedRevision is the control_revision that the caller has seen; every
 	// action but inspect needs it.
 	ExpectedRevision *uint64         `json:"expected_revision,omitempty"`
-	Input            string          `json:"input,omitempty"`             // of steer, continue, finalize
+	Input            string          `json:"input,omitempty"`             // of steer, continue, finalize, fork
 	GoalTokenBudget  int64           `json:"goal_token_budget,omitempty"` // of continue, in goal mode
 	Effort           string          `json:"effort,omitempty"`            // of set_effort
 	RequestID        string          `json:"request_id,omitempty"`        // of respond; as inspect shows it
@@ -682,6 +716,50 @@ type PendingView struct {
 	TurnID    string          `json:"turn_id,omitempty"`
 	Params    json.RawMessage `json:"params"` // bounded
 	AskedAt   time.Time       `json:"asked_at"`
+}
+
+// TraceRequest reads what an agent's engine and its host said to each other.
+type TraceRequest struct {
+	JobID       string `json:"job_id,omitempty"`        // of the worker; or
+	AgentRunRef string `json:"agent_run_ref,omitempty"` // of the agent; neither: the root
+	Cursor      int    `json:"cursor,omitempty"`        // of the first record
+	Limit       int    `json:"limit,omitempty"`         // records; 0: at most 1000
+	MaxBytes    int    `json:"max_bytes,omitempty"`     // of all records together; 0: 480 KiB
+}
+
+// TraceResponse is a page of a trace, oldest first. What it says comes from
+// models and tools: untrusted.
+type TraceResponse struct {
+	AgentRunRef string `json:"agent_run_ref"`
+	// Records are rows of events.jsonl. One that is too long for a page is
+	// {trace_record_truncated, record_cursor, total_chars, …}: see
+	// TraceRecordRequest. A line that is no JSON is {malformed_event}.
+	Records                  []json.RawMessage `json:"records"`
+	NextCursor               int               `json:"next_cursor"` // of the record after them
+	AtEnd                    bool              `json:"at_end"`      // there is none yet
+	PrivateReasoningIncluded bool              `json:"private_reasoning_included"`
+	Untrusted                bool              `json:"untrusted"`
+}
+
+// TraceRecordRequest reads one record of a trace, part by part.
+type TraceRecordRequest struct {
+	JobID        string `json:"job_id,omitempty"`        // as in TraceRequest
+	AgentRunRef  string `json:"agent_run_ref,omitempty"` //
+	RecordCursor int    `json:"record_cursor"`
+	Cursor       int    `json:"cursor,omitempty"`    // in code points
+	MaxChars     int    `json:"max_chars,omitempty"` // at most 30,000, as 0 is
+}
+
+// TraceRecordResponse is a part of a record.
+type TraceRecordResponse struct {
+	AgentRunRef              string `json:"agent_run_ref"`
+	RecordCursor             int    `json:"record_cursor"`
+	Content                  string `json:"content"` // of the record's JSON text
+	NextCursor               *int   `json:"next_cursor"`
+	TotalChars               int    `json:"total_chars"`
+	FilteredSHA256           string `json:"filtered_sha256"` // of the whole record as it is shown
+	PrivateReasoningIncluded bool   `json:"private_reasoning_included"`
+	Untrusted                bool   `json:"untrusted"`
 }
 
 // PauseRequest asks for a cold pause: every process of the session goes, every

@@ -88,6 +88,8 @@ type Handler interface {
 	News(context.Context, Call, NewsRequest) (*NewsResponse, error)
 	Audit(context.Context, Call, AuditRequest) (*AuditResponse, error)
 	Control(context.Context, Call, ControlRequest) (*ControlResponse, error)
+	Trace(context.Context, Call, TraceRequest) (*TraceResponse, error)
+	TraceRecord(context.Context, Call, TraceRecordRequest) (*TraceRecordResponse, error)
 	PauseSession(context.Context, Call, PauseRequest) (*PauseResponse, error)
 	ContinueSession(context.Context, Call, ContinueRequest) (*ContinueResponse, error)
 	ResumeSession(context.Context, Call, ResumeRequest) (*ResumeResponse, error)

@@ -47,6 +47,9 @@ var routes = map[string]route{
 	VerbFollow:    (*Server).follow,
 	VerbControl:   verb(toItsEnd, Handler.Control),
 
+	VerbTrace:       verb(untilClientLeaves, Handler.Trace),
+	VerbTraceRecord: verb(untilClientLeaves, Handler.TraceRecord),
+
 	VerbSessionPause:    verb(toItsEnd, Handler.PauseSession),
 	VerbSessionContinue: verb(toItsEnd, Handler.ContinueSession),
 	VerbSessionResume:   verb(toItsEnd, Handler.ResumeSession),

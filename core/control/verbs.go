@@ -113,6 +113,16 @@ func (c *Client) Control(ctx context.Context, m Meta, r ControlRequest) (*Contro
 	return call[ControlResponse](ctx, c, VerbControl, m, fixed(r))
 }
 
+// Trace reads a page of an agent's trace.
+func (c *Client) Trace(ctx context.Context, m Meta, r TraceRequest) (*TraceResponse, error) {
+	return call[TraceResponse](ctx, c, VerbTrace, m, fixed(r))
+}
+
+// TraceRecord reads a part of one record of an agent's trace.
+func (c *Client) TraceRecord(ctx context.Context, m Meta, r TraceRecordRequest) (*TraceRecordResponse, error) {
+	return call[TraceRecordResponse](ctx, c, VerbTraceRecord, m, fixed(r))
+}
+
 // PauseSession pauses the session cold. It may be repeated.
 func (c *Client) PauseSession(ctx context.Context, r PauseRequest) (*PauseResponse, error) {
 	return call[PauseResponse](ctx, c, VerbSessionPause, Meta{}, fixed(r))

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/codex-mmo/codex-mmo/core"
-	"github.com/codex-mmo/codex-mmo/core/strictjson"
+	"github.com/codex-mmo/codex-mmo/core/contract"
 )
 
 // codexAgentKeys are the keys of Codex's [agents] that stand beside the roles
@@ -113,9 +113,8 @@ func (c *compiler) contract(out *Agent, a agentFile, at func(...string) []string
 	if out.OutputContract == "" {
 		return
 	}
-	var schema map[string]any
-	if err := strictjson.Unmarshal(c.out.texts[out.OutputContract], &schema, &strictjson.Options{AllowUnknown: true}); err != nil {
-		c.bad("is no JSON Schema: "+err.Error(), "must be a JSON object", at("output_contract")...)
+	if _, err := contract.Compile(c.out.texts[out.OutputContract]); err != nil {
+		c.bad(err.Error(), "must be a JSON Schema (2020-12) that stands by itself", at("output_contract")...)
 	}
 }
 

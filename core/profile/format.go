@@ -48,7 +48,7 @@ type agentFile struct {
 	GoalTokenBudget          *int64                 `toml:"goal_token_budget" doc:"tokens of a goal, in mode goal" min:"1"`
 	MaxGoalTokenBudget       *int64                 `toml:"max_goal_token_budget" doc:"what continue may raise it to" min:"1"`
 	StallWarningSeconds      *int                   `toml:"stall_warning_seconds" doc:"seconds without progress until a warning" min:"60" max:"86400" default:"600"`
-	FinalizationGraceSeconds *int                   `toml:"finalization_grace_seconds" doc:"seconds that a finalization may take" min:"1" max:"3600" default:"120"`
+	FinalizationGraceSeconds *int                   `toml:"finalization_grace_seconds" doc:"seconds from when a result is asked for in which it may be sent back for repair" min:"1" max:"3600" default:"120"`
 	OutputContract           string                 `toml:"output_contract" doc:"file with the JSON Schema of its result"`
 	ContractEnforcement      *string                `toml:"contract_enforcement" doc:"strict: a result that does not fit fails the job; warn: it is a warning" enum:"strict,warn" default:"strict"`
 	TaskKinds                []string               `toml:"task_kinds" doc:"kinds of task it takes; none: they are not told apart"`

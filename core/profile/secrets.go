@@ -164,8 +164,11 @@ const (
 // LifecycleTimeout is how long an agent's engine may take for its start, and a
 // call for its answer, in seconds: as long as its slowest tool server may take
 // to start, with something over.
-func (s *Snapshot) LifecycleTimeout(id string) float64 {
-	timeout := float64(minLifecycle)
+func (s *Snapshot) LifecycleTimeout(id string) float64 { return max(minLifecycle, s.StartTimeout(id)) }
+
+// StartTimeout is how long the slowest tool server of an agent's engine may take
+// to start, with something over, in seconds; 0 when it has none.
+func (s *Snapshot) StartTimeout(id string) (timeout float64) {
 	for _, server := range s.engineToolServers(id) {
 		timeout = max(timeout, s.ToolServers[server].StartupTimeoutSec+lifecycleExtra)
 	}

@@ -25,7 +25,7 @@ type object map[string]json.RawMessage
 func eachLine(rows io.Reader, use func(object)) error {
 	src := bufio.NewReaderSize(rows, 64<<10)
 	for {
-		line, err := readLine(src)
+		line, err := core.ReadLine(src, maxLine)
 		if row := parse(line); row != nil {
 			if message := row.object("message"); message != nil && row["gen"] != nil {
 				row = message
@@ -37,22 +37,6 @@ func eachLine(rows io.Reader, use func(object)) error {
 		}
 		if err != nil {
 			return core.Errorf(core.KindOS, "read the event log: %w", err)
-		}
-	}
-}
-
-// readLine returns the next line, or nothing of one that is too long.
-func readLine(src *bufio.Reader) ([]byte, error) {
-	var line []byte
-	for {
-		piece, err := src.ReadSlice('\n')
-		if len(line)+len(piece) <= maxLine {
-			line = append(line, piece...)
-		} else {
-			line = nil
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
 		}
 	}
 }

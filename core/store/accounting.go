@@ -23,7 +23,6 @@ type Holder struct {
 	SessionID string
 	JobID     string // empty: the session's root
 	AgentRef  string
-	Package   string // generation of the record
 	ProfileID string
 	Agent     string // role; empty: the root
 	Mode      string // of a job: read-only, workspace-write
@@ -31,7 +30,6 @@ type Holder struct {
 	Class     Class
 	LockKey   string // empty: no limited resource
 	Units     int
-	Workspace string // of the session
 	Scopes    []string
 	FoldsCase bool
 	Host      Process
@@ -47,8 +45,8 @@ func (t *Tx) Accounting() ([]Holder, error) {
 	if err := t.checkOpen(); err != nil {
 		return nil, err
 	}
-	rows, err := t.tx.QueryContext(t.ctx, `SELECT session_id, coalesce(job_id, ''), coalesce(agent_ref, ''), package_version, profile_id,
-		coalesce(agent, ''), coalesce(mode, ''), status, class, coalesce(lock_key, ''), coalesce(units, 0), coalesce(workspace, ''),
+	rows, err := t.tx.QueryContext(t.ctx, `SELECT session_id, coalesce(job_id, ''), coalesce(agent_ref, ''), profile_id,
+		coalesce(agent, ''), coalesce(mode, ''), status, class, coalesce(lock_key, ''), coalesce(units, 0),
 		scopes, folds_case, coalesce(host_pid, 0), coalesce(host_start, ''), coalesce(host_boot, ''),
 		coalesce(engine_pid, 0), coalesce(engine_start, ''), coalesce(engine_boot, '')
 		FROM accounting ORDER BY session_id, job_id`)
@@ -70,8 +68,8 @@ func (t *Tx) Accounting() ([]Holder, error) {
 func scanHolder(rows *sql.Rows) (*Holder, error) {
 	var h Holder
 	var scopes sql.NullString
-	err := rows.Scan(&h.SessionID, &h.JobID, &h.AgentRef, &h.Package, &h.ProfileID, &h.Agent, &h.Mode, &h.Status, &h.Class,
-		&h.LockKey, &h.Units, &h.Workspace, &scopes, &h.FoldsCase, &h.Host.PID, &h.Host.StartToken, &h.Host.BootID,
+	err := rows.Scan(&h.SessionID, &h.JobID, &h.AgentRef, &h.ProfileID, &h.Agent, &h.Mode, &h.Status, &h.Class,
+		&h.LockKey, &h.Units, &scopes, &h.FoldsCase, &h.Host.PID, &h.Host.StartToken, &h.Host.BootID,
 		&h.Engine.PID, &h.Engine.StartToken, &h.Engine.BootID)
 	if err != nil {
 		return nil, err

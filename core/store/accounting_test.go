@@ -36,12 +36,12 @@ func TestAccounting(t *testing.T) {
 		return all(tx.PutJob(j), tx.PutAgentRun(worker1), tx.PutSession(rec), tx.InsertRun(run("s1")), tx.PutAgentRun(rootRun))
 	})
 	root := store.Holder{
-		SessionID: "s1", AgentRef: "ar_root", Package: store.StatePackage, ProfileID: "demo", Status: "starting", Class: store.ClassHeld,
-		LockKey: "cards", Units: 2, Workspace: "/work/s1", Engine: engine,
+		SessionID: "s1", AgentRef: "ar_root", ProfileID: "demo", Status: "starting", Class: store.ClassHeld,
+		LockKey: "cards", Units: 2, Engine: engine,
 	}
 	worker := store.Holder{
-		SessionID: "s1", JobID: "j1", AgentRef: "ar_j1", Package: store.StatePackage, ProfileID: "demo", Agent: "reader", Mode: "workspace-write",
-		Status: "queued", Class: store.ClassHeld, LockKey: "cards", Units: 3, Workspace: "/work/s1", Scopes: []string{"/work/s1/a", "/work/s1/b"},
+		SessionID: "s1", JobID: "j1", AgentRef: "ar_j1", ProfileID: "demo", Agent: "reader", Mode: "workspace-write",
+		Status: "queued", Class: store.ClassHeld, LockKey: "cards", Units: 3, Scopes: []string{"/work/s1/a", "/work/s1/b"},
 		FoldsCase: true, Host: host, Engine: engine,
 	}
 	check := func(what string, want ...store.Holder) {
@@ -99,10 +99,10 @@ func TestAccountingOfAnotherPackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []store.Holder{
-		{SessionID: "other", AgentRef: "ar_root-other", Package: "7.0.0", ProfileID: "demo", Status: "starting", Class: store.ClassHeld, LockKey: "k", Units: 2, Workspace: "/work/other"},
+		{SessionID: "other", AgentRef: "ar_root-other", ProfileID: "demo", Status: "starting", Class: store.ClassHeld, LockKey: "k", Units: 2},
 		{
-			SessionID: "other", JobID: "j-other", AgentRef: "ar_j-other", Package: "7.0.0", ProfileID: "demo", Agent: "reader", Mode: "workspace-write",
-			Status: "queued", Class: store.ClassHeld, Workspace: "/work/other", Scopes: []string{"/x"},
+			SessionID: "other", JobID: "j-other", AgentRef: "ar_j-other", ProfileID: "demo", Agent: "reader", Mode: "workspace-write",
+			Status: "queued", Class: store.ClassHeld, Scopes: []string{"/x"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -131,20 +131,31 @@ func ReadPublished(dir string, ref FileRef, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// ReadJSON decodes a strict JSON file of ours into v: no symbolic link, no
-// duplicate or unknown keys, nothing after the value.
-func ReadJSON(path string, v any) error {
+// OpenEvidence opens a file of ours for reading: no symbolic link, no pipe, no
+// file of somebody else's and none with a second name.
+func OpenEvidence(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			return core.Errorf(core.KindNotFound, "reading %s: %w", path, err)
+			return nil, core.Errorf(core.KindNotFound, "reading %s: %w", path, err)
 		}
-		return core.Errorf(core.KindOS, "reading %s: %w", path, err)
+		return nil, core.Errorf(core.KindOS, "reading %s: %w", path, err)
+	}
+	if !ours(f) {
+		_ = f.Close()
+		return nil, core.Errorf(core.KindOS, "%s is refused: it must be a regular file of this user with one name", path)
+	}
+	return f, nil
+}
+
+// ReadJSON decodes a strict JSON file of ours into v: no symbolic link, no
+// duplicate or unknown keys, nothing after the value.
+func ReadJSON(path string, v any) error {
+	f, err := OpenEvidence(path)
+	if err != nil {
+		return err
 	}
 	defer func() { _ = f.Close() }()
-	if !ours(f) {
-		return core.Errorf(core.KindOS, "%s is refused: it must be a regular file of this user with one name", path)
-	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxJSON+1))
 	if err != nil {
 		return core.Errorf(core.KindOS, "reading %s: %w", path, err)

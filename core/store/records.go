@@ -231,6 +231,11 @@ type Job struct {
 	ParentJobID    string `json:"parent_job_id,omitempty"` // empty: the root's
 	Depth          int    `json:"depth"`                   // root's jobs have 1
 
+	// ForkThreadID is the thread, of job ForkSourceJobID, that the job's own was
+	// copied from; empty: its thread began empty.
+	ForkSourceJobID string `json:"fork_source_job_id,omitempty"`
+	ForkThreadID    string `json:"fork_thread_id,omitempty"`
+
 	TaskKind   string   `json:"task_kind,omitempty"`
 	Task       FileRef  `json:"task"` // prompt.txt
 	Mode       string   `json:"mode"` // read-only, workspace-write
@@ -264,15 +269,45 @@ type Job struct {
 	ResultKind  core.ResultKind  `json:"result_kind,omitempty"`
 	ResultState core.ResultState `json:"result_state,omitempty"`
 
+	// Contract says how the result is held to the role's contract; nil without
+	// one. Literal is what a literal task's result must say of its task.
+	Contract *Contract `json:"contract,omitempty"`
+	Literal  *Literal  `json:"literal,omitempty"`
+
 	Inbox            InboxState  `json:"inbox,omitempty"`
 	ColdPausePending bool        `json:"cold_pause_pending,omitempty"`
-	ControlRevision  uint64      `json:"control_revision"` // of its agent run
 	CancelReason     string      `json:"cancel_reason,omitempty"`
 	RolledBack       bool        `json:"atomic_batch_rolled_back,omitempty"`
 	Error            string      `json:"error,omitempty"`
 	Warning          string      `json:"warning,omitempty"`
 	Failure          *Failure    `json:"failure,omitempty"`
 	Usage            *TokenUsage `json:"usage,omitempty"`
+}
+
+// Contract tells how a job's result is held to its contract, and what came of
+// it.
+type Contract struct {
+	Enforcement     string     `json:"contract_enforcement"` // strict, warn
+	Transport       string     `json:"contract_transport"`   // native_schema_projection, validated_text
+	Valid           *bool      `json:"contract_valid,omitempty"`
+	RepairAttempted bool       `json:"contract_repair_attempted,omitempty"`
+	Errors          []string   `json:"contract_errors,omitempty"`  // bounded, one line each
+	Structured      FileRef    `json:"structured_result,omitzero"` // result.json, of a valid result
+	Artifacts       []Artifact `json:"artifacts,omitempty"`        // that a valid result declares
+}
+
+// Artifact is a file that a result declares, as it was found.
+type Artifact struct {
+	RelativePath string `json:"relative_path"`
+	SHA256       string `json:"sha256"`
+	Size         int64  `json:"size"` // bytes
+	MediaType    string `json:"media_type"`
+}
+
+// Literal identifies a literal task.
+type Literal struct {
+	Operation   string `json:"operation"`
+	InputSHA256 string `json:"input_sha256"` // of the task's data, as the agent was given it
 }
 
 // Lease is a write scope on disk.
@@ -363,10 +398,13 @@ type AgentRun struct {
 	Model          string `json:"model"` // catalogue key
 	Route          string `json:"route"`
 	Home           string `json:"home"` // CODEX_HOME
+	ApprovalPolicy string `json:"approval_policy,omitempty"`
+	ExecutionMode  string `json:"execution_mode,omitempty"` // turn, goal
 
 	Generation uint64    `json:"generation"`            // of the engine's process; 0 before the first launch
 	Host       HostRef   `json:"host"`                  // the host plugin's process
 	Engine     Process   `json:"engine"`                // the app-server
+	Command    []string  `json:"command,omitempty"`     // how it was started; no secret stands in a command line
 	Handle     []byte    `json:"handle,omitempty"`      // protobuf hostpb.Handle
 	GatewayURL string    `json:"gateway_url,omitempty"` // that stood in the home when the engine was launched
 	Retired    bool      `json:"retired"`               // host, engine and descendants are gone on purpose
@@ -394,7 +432,10 @@ type AgentRun struct {
 	CompactPending bool             `json:"compact_pending,omitempty"` // at the turn's end
 	Effort         string           `json:"effort,omitempty"`          // chosen by set_effort; empty: the role's
 	Pending        []PendingRequest `json:"pending_requests,omitempty"`
-	Goal           *Goal            `json:"goal,omitempty"` // nil in mode turn
+	// FinalizeBy is until when the result may be asked for, once it is; nil
+	// before.
+	FinalizeBy *time.Time `json:"finalize_by,omitempty"`
+	Goal       *Goal      `json:"goal,omitempty"` // nil in mode turn
 
 	Natives []NativeRun `json:"native_runs,omitempty"` // in the order in which they were seen
 	// DirectUsage is what the engine counted for the run's thread, and for no other
@@ -431,9 +472,10 @@ const (
 
 // Goal is what a thread in mode goal works for.
 type Goal struct {
-	Objective        string `json:"goal_objective"`    // at most 4000 code points
-	Status           string `json:"goal_status"`       // the engine's word: paused, active, complete…
-	TokenBudget      int64  `json:"goal_token_budget"` //
+	Objective        string `json:"goal_objective"`                  // at most 4000 code points
+	Status           string `json:"goal_status"`                     // the engine's word: paused, active, complete…
+	TokenBudget      int64  `json:"goal_token_budget"`               //
+	MaxTokenBudget   int64  `json:"max_goal_token_budget,omitempty"` // what continue may raise it to
 	BootstrapPending bool   `json:"goal_bootstrap_pending,omitempty"`
 	Finalizing       bool   `json:"finalizing,omitempty"` // its work is done; the result is being asked for
 }

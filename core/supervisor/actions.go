@@ -120,10 +120,7 @@ func (a *agent) endTurn(ctx context.Context) (ended bool, err error) {
 	if turn == "" {
 		return false, nil
 	}
-	_, err = a.command(ctx, "interrupting the turn", func(ctx context.Context) (*hostpb.CommandResponse, error) {
-		return a.host.Interrupt(ctx, &hostpb.InterruptRequest{Fence: a.fence(), CommandId: a.newCommand(), TurnId: turn, CleanBackground: true})
-	})
-	if err != nil {
+	if err := a.interrupt(ctx, turn); err != nil {
 		return false, err
 	}
 	t, err := a.turnNow(ctx, turn)
@@ -135,6 +132,14 @@ func (a *agent) endTurn(ctx context.Context) (ended bool, err error) {
 		return true, a.turnEnded(ctx, t)
 	}
 	return false, a.turnHeld(ctx, t)
+}
+
+// interrupt ends a turn, with what it left running in the background.
+func (a *agent) interrupt(ctx context.Context, turn string) error {
+	_, err := a.command(ctx, "interrupting the turn", func(ctx context.Context) (*hostpb.CommandResponse, error) {
+		return a.host.Interrupt(ctx, &hostpb.InterruptRequest{Fence: a.fence(), CommandId: a.newCommand(), TurnId: turn, CleanBackground: true})
+	})
+	return err
 }
 
 // turnHeld settles the input of a turn that was interrupted on request.
@@ -161,16 +166,11 @@ func (a *agent) turnHeld(ctx context.Context, t endedTurn) error {
 
 // turnNow asks the engine how a turn stands.
 func (a *agent) turnNow(ctx context.Context, turn string) (endedTurn, error) {
-	c, cancel := short(ctx)
-	defer cancel()
-	answer, err := a.host.Read(c, &hostpb.ReadRequest{})
+	state, err := a.readThread(ctx)
 	if err != nil {
-		return endedTurn{}, hostError("reading the thread", err)
+		return endedTurn{}, err
 	}
-	if f := answer.GetFailure(); f != nil {
-		return endedTurn{}, failureError("reading the thread", f)
-	}
-	t := turnByID(answer.GetState(), turn)
+	t := turnByID(state, turn)
 	return endedTurn{id: turn, status: cmp.Or(t.GetStatus(), "interrupted"), text: t.GetFinalText(), errorJSON: t.GetErrorJson()}, nil
 }
 
@@ -189,6 +189,9 @@ func (a *agent) nextInput(ctx context.Context, o *order) (map[string]any, error)
 	in := a.sup.newInput(a.ref, "control", o.input)
 	in.ControlRevision = o.revision
 	a.rec.Holding = false
+	if o.action == control.ActionContinue {
+		a.rec.FinalizeBy = nil
+	}
 	err := a.save(ctx, func(tx *store.Tx, c *change) error {
 		if err := a.resumed(tx, c); err != nil {
 			return err
@@ -239,6 +242,14 @@ func (a *agent) finalize(ctx context.Context, o *order) (map[string]any, error) 
 		return nil, err
 	}
 	a.changeGoal(o.toGoal)
+	a.finalizeUntil()
+	if a.rec.ActiveTurnID != "" && a.generatesResult() {
+		// The running turn was not begun with the contract's schema: the result
+		// comes of a turn of its own.
+		if ended, err := a.endTurn(ctx); err != nil || ended {
+			return map[string]any{"action": control.ActionFinalize}, err
+		}
+	}
 	if a.rec.ActiveTurnID == "" {
 		result, err := a.nextInput(ctx, o)
 		if err == nil {

@@ -19,8 +19,9 @@ import (
 
 // Bounds of the steps of an agent's life.
 const (
-	openTimeout  = 120 * time.Second // handshake, MCP start-up and thread; Codex waits for required servers
+	minOpen      = 120 * time.Second // handshake, MCP start-up and thread, where no tool server needs more
 	rpcTimeout   = 30 * time.Second  // one command to a host
+	controlExtra = 30 * time.Second  // by which a call outlasts what the host may take for it
 	stopGrace    = 2 * time.Second   // after each SIGTERM; Codex ends in 0.3-0.6 s when idle
 	leaveTimeout = 5 * time.Second   // of the control API's end
 )
@@ -60,7 +61,8 @@ type agent struct {
 	free     int         // recoveries that somebody asked for: they are not counted
 	// compacted tells who waits for it, once, what became of a compaction.
 	compacted chan error
-	goalWaits bool // the goal was paused for a compaction, and goes on after it
+	goalWaits bool   // the goal was paused for a compaction, and goes on after it
+	activated string // turn in which the goal was activated by us
 }
 
 func (s *Supervisor) newAgent(rec *store.AgentRun, role profile.Agent) *agent {
@@ -303,6 +305,16 @@ func chanClosed(c <-chan struct{}) bool {
 		return false
 	}
 }
+
+// openWindow is how long a host may take to open an agent's thread: Codex waits
+// for the tool servers that it needs.
+func (s *Supervisor) openWindow(agent string) time.Duration {
+	return max(minOpen, time.Duration(s.snap.StartTimeout(agent)*float64(time.Second)))
+}
+
+// controlTimeout is the deadline of a call for which the host may take the
+// window: its own word, that it took too long, must come first.
+func controlTimeout(window time.Duration) time.Duration { return window + controlExtra }
 
 // short bounds a context for one command to a host.
 func short(ctx context.Context) (context.Context, context.CancelFunc) {

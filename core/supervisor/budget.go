@@ -14,7 +14,6 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
-	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
 
 // budgetOf is what a new session may spend: what the command line says, else
@@ -234,11 +233,7 @@ func (a *agent) charge(ctx context.Context, model string) error {
 		return nil
 	}
 	a.follow("notice", "its budget is used up; the turn is interrupted")
-	turn := a.rec.ActiveTurnID
-	_, err = a.command(ctx, "interrupting the turn", func(ctx context.Context) (*hostpb.CommandResponse, error) {
-		return a.host.Interrupt(ctx, &hostpb.InterruptRequest{Fence: a.fence(), CommandId: a.newCommand(), TurnId: turn, CleanBackground: true})
-	})
-	if err != nil {
+	if err := a.interrupt(ctx, a.rec.ActiveTurnID); err != nil {
 		a.log.Warn("a turn beyond its budget could not be interrupted", "err", err)
 	}
 	return nil

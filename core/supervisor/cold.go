@@ -5,6 +5,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
 
@@ -191,7 +192,7 @@ func (s *Supervisor) settleCut(tx *store.Tx, ref string) error {
 }
 
 // revive gives an agent run an actor that brings its processes up again.
-func (s *Supervisor) revive(rec *store.AgentRun, role roleOf) *agent {
+func (s *Supervisor) revive(rec *store.AgentRun, role profile.Agent) *agent {
 	a := s.newAgent(rec, role)
 	a.start((*agent).comeBack)
 	return a

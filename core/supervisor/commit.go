@@ -46,6 +46,12 @@ func (c *change) noteJob(tx *store.Tx, j *store.Job) error {
 	return nil
 }
 
+// waking is what a commit does besides when it only has to be seen.
+func waking(_ *store.Tx, c *change) error {
+	c.wake = true
+	return nil
+}
+
 // commit runs fn in one transaction that is fenced by this supervisor's epoch,
 // then updates the caches and wakes everybody who waits for a change. fn must
 // do no I/O of its own: the transaction holds the store's write queue.

@@ -8,6 +8,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	basepb "github.com/codex-mmo/codex-mmo/plugins/base/proto"
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
@@ -19,7 +20,7 @@ import (
 // the same state can't both act on it.
 func (s *Supervisor) Control(ctx context.Context, call control.Call, r control.ControlRequest) (*control.ControlResponse, error) {
 	r = s.nameNative(r)
-	t, err := s.controlTarget(ctx, call, r)
+	t, err := s.controlTarget(ctx, call, r.Action, r.JobID, r.AgentRunRef)
 	if err != nil {
 		return nil, err
 	}
@@ -50,13 +51,14 @@ func (s *Supervisor) Control(ctx context.Context, call control.Call, r control.C
 // target is the agent that a control is for.
 type target struct {
 	ref, jobID string
-	role       roleOf
+	role       profile.Agent
 	caller     string
 }
 
-// controlTarget proves the caller and its right to the action on the agent. The
-// root is the operator's alone.
-func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, r control.ControlRequest) (target, error) {
+// controlTarget proves the caller and its right to the action on the agent,
+// which is that of the job or of the run; of neither: the root. The root is the
+// operator's alone.
+func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, action, id, ref string) (target, error) {
 	caller, err := s.identify(ctx, call, control.VerbControl)
 	if err != nil {
 		return target{}, err
@@ -64,15 +66,15 @@ func (s *Supervisor) controlTarget(ctx context.Context, call control.Call, r con
 	rec := s.cachedSession()
 	var job *store.Job
 	switch {
-	case r.JobID != "":
-		job, err = s.cachedJob(r.JobID)
-	case r.AgentRunRef != "" && r.AgentRunRef != rec.RootAgentRef:
-		job, err = s.jobOfRun(r.AgentRunRef)
+	case id != "":
+		job, err = s.cachedJob(id)
+	case ref != "" && ref != rec.RootAgentRef:
+		job, err = s.jobOfRun(ref)
 	}
 	if err != nil {
 		return target{}, err
 	}
-	verb := r.Action
+	verb := action
 	switch {
 	case job == nil:
 		verb = access.RootVerb
@@ -130,16 +132,38 @@ func (s *Supervisor) liveAgent(ref string) *agent {
 	return a
 }
 
+// inActor runs f in the actor of an agent run and returns the agent; nil when it
+// has no processes, or none any more once what ends it is done.
+func (s *Supervisor) inActor(ctx context.Context, ref string, f func(context.Context, *agent)) (*agent, error) {
+	a := s.liveAgent(ref)
+	if a == nil {
+		return nil, nil
+	}
+	err := a.do(ctx, func(ctx context.Context) { f(ctx, a) })
+	switch {
+	case err == nil:
+		return a, nil
+	case s.life.Err() != nil:
+		return nil, errGoingDown()
+	case chanClosed(a.ended):
+		return nil, nil
+	}
+	return nil, err
+}
+
 // deliver gives an order to the agent, by its actor when it has processes.
 func (s *Supervisor) deliver(ctx context.Context, t target, o *order) (map[string]any, error) {
-	a := s.liveAgent(t.ref)
-	if a == nil {
-		return s.deliverCold(ctx, t, o)
+	if o.action == control.ActionFork {
+		return s.fork(ctx, t, o)
 	}
 	var result map[string]any
 	var failed error
-	if err := a.do(ctx, func(ctx context.Context) { result, failed = a.obey(ctx, o) }); err != nil {
+	a, err := s.inActor(ctx, t.ref, func(ctx context.Context, a *agent) { result, failed = a.obey(ctx, o) })
+	if err != nil {
 		return nil, err
+	}
+	if a == nil {
+		return s.deliverCold(ctx, t, o)
 	}
 	if failed != nil || o.action != control.ActionStop {
 		return result, failed
@@ -214,15 +238,7 @@ func (s *Supervisor) recordOrder(tx *store.Tx, c *change, rec *store.AgentRun, o
 		Status: store.ControlPending, At: s.cfg.now().UTC(),
 	})
 	c.wake = true
-	if err != nil || rec.JobID == "" {
-		return err
-	}
-	j, err := tx.Job(rec.JobID)
-	if err != nil {
-		return err
-	}
-	j.ControlRevision = o.revision
-	return c.noteJob(tx, j)
+	return err
 }
 
 // settle records what became of the order of a revision. Another order that was

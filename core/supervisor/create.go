@@ -416,7 +416,7 @@ func putAgentRun(tx *store.Tx, d *agentDraft) error {
 	err := tx.PutAgentRun(&store.AgentRun{
 		SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage, AgentRef: d.ref, SessionID: d.session,
 		JobID: d.jobID, Agent: d.role.ID, Model: d.role.Model, Route: d.role.Route, Home: d.home, EvidenceComplete: true,
-		Retired: d.elsewhere,
+		ApprovalPolicy: d.role.ApprovalPolicy, ExecutionMode: d.role.ExecutionMode, Retired: d.elsewhere,
 	})
 	if err != nil || strings.TrimSpace(d.text) == "" {
 		return err

@@ -63,6 +63,9 @@ func (s *Supervisor) proveEvidence(job string) error {
 		return err
 	}
 	refs := []store.FileRef{j.Result}
+	if j.Contract != nil {
+		refs = append(refs, j.Contract.Structured)
+	}
 	if j.Patch != nil {
 		refs = append(refs, j.Patch.File)
 	}

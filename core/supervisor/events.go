@@ -45,12 +45,7 @@ type eventRow struct {
 	Message    json.RawMessage `json:"message"`
 }
 
-func (a *agent) trailPath() string {
-	if a.jobID == "" {
-		return filepath.Join(a.evidenceDir(), "root-events.jsonl")
-	}
-	return filepath.Join(a.evidenceDir(), "events.jsonl")
-}
+func (a *agent) trailPath() string { return a.sup.trailOf(a.jobID) }
 
 func (a *agent) openTrail() error {
 	log, err := store.OpenLog(a.trailPath())

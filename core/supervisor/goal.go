@@ -65,7 +65,7 @@ func (a *agent) seedGoal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	goal := &store.Goal{Objective: objective, Status: goalPaused, TokenBudget: a.role.GoalTokenBudget, BootstrapPending: true}
+	goal := &store.Goal{Objective: objective, Status: goalPaused, TokenBudget: a.role.GoalTokenBudget, MaxTokenBudget: a.role.MaxGoalTokenBudget, BootstrapPending: true}
 	err = a.setGoal(ctx, &hostpb.SetGoalRequest{Objective: objective, Status: goalPaused, TokenBudget: uint64(goal.TokenBudget)})
 	if err != nil {
 		return err
@@ -83,12 +83,18 @@ func (a *agent) activateGoal(ctx context.Context) error {
 	if a.jobID == "" && a.sup.cachedSession().Status.Terminal() {
 		return nil
 	}
+	// Once a turn: what the engine says of the goal may be older than our order,
+	// and a second one could undo what the model has said since.
+	if a.activated == a.rec.ActiveTurnID {
+		return nil
+	}
 	err := a.setGoal(ctx, &hostpb.SetGoalRequest{Status: goalActive, TokenBudget: uint64(g.TokenBudget)})
 	if err != nil {
 		return err
 	}
+	a.activated = a.rec.ActiveTurnID
 	a.changeGoal(func(g *store.Goal) { g.BootstrapPending = false })
-	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
+	return a.save(ctx, waking)
 }
 
 func (a *agent) setGoal(ctx context.Context, req *hostpb.SetGoalRequest) error {
@@ -116,8 +122,13 @@ func (a *agent) goalUpdated(ctx context.Context, status string) error {
 	if a.rec.Goal == nil || status == "" || a.rec.Goal.Status == status {
 		return nil
 	}
+	if status == goalActive && a.rec.Goal.Status == goalComplete && a.rec.ActiveTurnID == a.activated {
+		// The model reached the goal before our activation came to the engine:
+		// that must not begin it again.
+		return a.setGoal(ctx, &hostpb.SetGoalRequest{Status: goalComplete})
+	}
 	a.changeGoal(func(g *store.Goal) { g.Status = status })
-	return a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
+	return a.save(ctx, waking)
 }
 
 // goalUnfinished reports whether the agent works on between the turns of a goal.

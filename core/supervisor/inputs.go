@@ -28,16 +28,11 @@ const recoveryText = "[recovery] Your previous turn was cut off because the proc
 
 // readState asks the engine for the thread and reconciles with it.
 func (a *agent) readState(ctx context.Context, age engineAge) error {
-	c, cancel := short(ctx)
-	defer cancel()
-	answer, err := a.host.Read(c, &hostpb.ReadRequest{})
+	state, err := a.readThread(ctx)
 	if err != nil {
-		return hostError("reading the thread", err)
+		return err
 	}
-	if f := answer.GetFailure(); f != nil {
-		return failureError("reading the thread", f)
-	}
-	return a.reconcile(ctx, answer.GetState(), age)
+	return a.reconcile(ctx, state, age)
 }
 
 // reconcile compares the ledger of inputs with what the thread says and makes
@@ -51,6 +46,9 @@ func (a *agent) reconcile(ctx context.Context, state *hostpb.ThreadState, age en
 		a.rec.ActiveTurnID = state.GetActiveTurnId()
 	}
 	a.syncPending(state, age)
+	if goal := state.GetGoalStatus(); goal != "" {
+		a.changeGoal(func(g *store.Goal) { g.Status = goal }) // news of it may have died with the engine
+	}
 	if err := a.save(ctx, nil); err != nil {
 		return err
 	}
@@ -161,10 +159,14 @@ func (a *agent) send(ctx context.Context, in *store.Input) error {
 	if err := a.saveInput(ctx, in); err != nil {
 		return err
 	}
+	schema, err := a.outputSchema(in)
+	if err != nil {
+		return err
+	}
 	c, cancel := short(ctx)
 	defer cancel()
 	answer, err := a.host.StartTurn(c, &hostpb.StartTurnRequest{
-		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: effort(a.effort()),
+		Fence: a.fence(), CommandId: in.InputID, Text: in.Text, Effort: effort(a.effort()), OutputSchemaJson: schema,
 	})
 	if err != nil {
 		return hostError("starting the turn", err)
@@ -268,7 +270,16 @@ func (a *agent) settleTurn(ctx context.Context, in *store.Input, turn *hostpb.Tu
 	case turn.GetStatus() == "inProgress":
 		return nil
 	}
-	return a.turnEnded(ctx, endedTurn{id: turn.GetId(), status: turn.GetStatus(), text: turn.GetFinalText(), errorJSON: turn.GetErrorJson()})
+	err := a.turnEnded(ctx, endedTurn{id: turn.GetId(), status: turn.GetStatus(), text: turn.GetFinalText(), errorJSON: turn.GetErrorJson()})
+	if err != nil || age == engineSame || a.done || !a.goalUnfinished() {
+		return err
+	}
+	last, err := a.lastInput(ctx)
+	if err != nil || last.InputID != in.InputID || last.State != store.InputTurnDone {
+		return err // it was asked for something else
+	}
+	// The goal's next turn would have begun by itself, in an engine that is gone.
+	return a.sendNew(ctx, nil, "recovery", recoveryText)
 }
 
 // continueLost goes on after a turn that died with its engine.
@@ -282,7 +293,7 @@ func (a *agent) continueLost(ctx context.Context, in *store.Input) error {
 // replaces (nil: that is on record), and sends it.
 func (a *agent) sendNew(ctx context.Context, old *store.Input, origin, text string) error {
 	in := a.sup.newInput(a.ref, origin, text)
-	err := a.sup.commit(ctx, func(tx *store.Tx, _ *change) error {
+	err := a.save(ctx, func(tx *store.Tx, _ *change) error {
 		if old != nil {
 			if err := tx.PutInput(old); err != nil {
 				return err

@@ -63,7 +63,7 @@ func eachItem(path string, yield func(turn string, it item)) error {
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 64<<10)
 	for {
-		line, err := readRow(r)
+		line, err := core.ReadLine(r, maxRow)
 		if turn, it, ok := completedItem(line); ok {
 			yield(turn, it)
 		}
@@ -72,24 +72,6 @@ func eachItem(path string, yield func(turn string, it item)) error {
 		}
 		if err != nil {
 			return core.Errorf(core.KindOS, "reading the event log %s: %w", path, err)
-		}
-	}
-}
-
-// readRow returns the next row; nothing for one that is too long.
-func readRow(r *bufio.Reader) ([]byte, error) {
-	var row []byte
-	long := false
-	for {
-		part, err := r.ReadSlice('\n')
-		if long = long || len(row)+len(part) > maxRow; !long {
-			row = append(row, part...)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			if long {
-				row = nil
-			}
-			return row, err
 		}
 	}
 }

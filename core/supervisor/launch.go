@@ -2,6 +2,8 @@ package supervisor
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -134,6 +136,7 @@ func (a *agent) launchEngine(ctx context.Context) error {
 	if f := answer.GetFailure(); f != nil {
 		return failureError("launching the engine", f)
 	}
+	a.rec.Command = answer.GetCommand()
 	if err := a.recordHandle(ctx, answer.GetHandle()); err != nil {
 		return err
 	}
@@ -166,7 +169,7 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 	if err != nil {
 		return nil, err
 	}
-	socket := filepath.Join(s.cfg.Folders.RuntimeDir(s.session), "e"+newInstance(s.cfg.random())+".sock")
+	socket := filepath.Join(s.cfg.Folders.RuntimeDir(s.session), engineSocket(a.ref))
 	if err := folders.CheckSocketPath(socket); err != nil {
 		return nil, err
 	}
@@ -199,6 +202,13 @@ func (a *agent) launchRequest(ctx context.Context) (*hostpb.LaunchRequest, error
 		SocketPath: socket, SpoolDir: filepath.Join(a.dir(), "spool"), StderrPath: filepath.Join(a.evidenceDir(), a.stderrName()),
 		EngineArgs: engineFlags(mark),
 	}, nil
+}
+
+// engineSocket is the name of the socket on which the engines of an agent listen,
+// one after the other: a new one takes the place of what a dead one left.
+func engineSocket(ref string) string {
+	sum := sha256.Sum256([]byte(ref))
+	return "e" + hex.EncodeToString(sum[:4]) + ".sock"
 }
 
 // engineFlags are what an engine is told beside its home: a home is shared by
@@ -265,14 +275,18 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 	} else {
 		spec.Permissions = a.permissionProfile()
 	}
-	if a.rec.ThreadID == "" {
-		spec.Open = &hostpb.ThreadSpec_Start{Start: true}
-	} else {
+	switch source := a.forkedFrom(); {
+	case a.rec.ThreadID != "":
 		spec.Open = &hostpb.ThreadSpec_ResumeThreadId{ResumeThreadId: a.rec.ThreadID}
+	case source != "":
+		spec.Open = &hostpb.ThreadSpec_ForkThreadId{ForkThreadId: source}
+	default:
+		spec.Open = &hostpb.ThreadSpec_Start{Start: true}
 	}
-	c, cancel := context.WithTimeout(ctx, openTimeout)
+	window := a.sup.openWindow(a.rec.Agent)
+	c, cancel := context.WithTimeout(ctx, controlTimeout(window))
 	defer cancel()
-	answer, err := a.host.Open(c, &hostpb.OpenRequest{Fence: a.fence(), Thread: spec, TimeoutMs: uint32(openTimeout.Milliseconds())})
+	answer, err := a.host.Open(c, &hostpb.OpenRequest{Fence: a.fence(), Thread: spec, TimeoutMs: uint32(window.Milliseconds())})
 	if err != nil {
 		return nil, hostError("opening the thread", err)
 	}
@@ -287,6 +301,16 @@ func (a *agent) openThread(ctx context.Context) (*hostpb.ThreadState, error) {
 		return nil, err
 	}
 	return answer.GetState(), a.started(ctx)
+}
+
+// forkedFrom is the thread that the agent's own begins as a copy of; none for
+// most.
+func (a *agent) forkedFrom() string {
+	j, err := a.sup.cachedJob(a.jobID)
+	if err != nil {
+		return "" // the root
+	}
+	return j.ForkThreadID
 }
 
 // checkEcho refuses a thread that does not have the isolation that was asked

@@ -102,7 +102,7 @@ func (s *Supervisor) reloadMesh(a *agent) {
 			return
 		}
 		a.follow("notice", "MCP process lost; Codex starts it again")
-		c, cancel := short(ctx)
+		c, cancel := context.WithTimeout(ctx, controlTimeout(rpcTimeout))
 		defer cancel()
 		answer, err := a.host.ReloadTools(c, &hostpb.ReloadToolsRequest{
 			Fence: a.fence(), CommandId: "reload-" + newInstance(s.cfg.random()), Server: meshServer, TimeoutMs: uint32(rpcTimeout.Milliseconds()),

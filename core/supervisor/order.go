@@ -13,9 +13,6 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/store"
 )
 
-// roleOf is the role of the agent that an order is for.
-type roleOf = profile.Agent
-
 // order is a control whose arguments were checked.
 type order struct {
 	action   string
@@ -55,7 +52,7 @@ const (
 
 // normaliseOrder checks the arguments of a control and fills in what the caller
 // left out. The same rules hold for the root (a run) and for workers (jobs).
-func normaliseOrder(role roleOf, root bool, rec store.AgentRun, r control.ControlRequest) (*order, error) {
+func normaliseOrder(role profile.Agent, root bool, rec store.AgentRun, r control.ControlRequest) (*order, error) {
 	o := &order{
 		action: r.Action, input: strings.TrimSpace(r.Input), effort: r.Effort, budget: r.GoalTokenBudget,
 		request: r.RequestID, response: r.Response,
@@ -90,9 +87,12 @@ func normaliseOrder(role roleOf, root bool, rec store.AgentRun, r control.Contro
 			return nil, core.Errorf(core.KindValue, "respond needs request_id and response").WithRemedy("inspect the agent: pending_requests lists them")
 		}
 	case control.ActionInterrupt, control.ActionPause, control.ActionCompact:
-	case control.ActionDetach, control.ActionStop:
+	case control.ActionFork, control.ActionDetach, control.ActionStop:
 		if root {
-			return nil, core.Errorf(core.KindValue, "the root has no %s of its own: it goes with its session", o.action).WithRemedy("use `codex-mmo %s`", o.action)
+			return nil, errNotOfRoot(o.action)
+		}
+		if o.action == control.ActionFork {
+			o.input = cmp.Or(o.input, goOn)
 		}
 	default:
 		return nil, core.Errorf(core.KindValue, "there is no action %q", o.action)
@@ -103,9 +103,17 @@ func normaliseOrder(role roleOf, root bool, rec store.AgentRun, r control.Contro
 	return o, nil
 }
 
+// errNotOfRoot refuses what only a job can be told.
+func errNotOfRoot(action string) error {
+	if action == control.ActionFork {
+		return core.Errorf(core.KindValue, "the root can't be forked: a session has one").WithRemedy("begin another session")
+	}
+	return core.Errorf(core.KindValue, "the root has no %s of its own: it goes with its session", action).WithRemedy("use `codex-mmo %s`", action)
+}
+
 // checkBudget refuses a goal's budget that is below the present one or above
 // what the role may have.
-func checkBudget(role roleOf, rec store.AgentRun, subject string, budget int64) error {
+func checkBudget(role profile.Agent, rec store.AgentRun, subject string, budget int64) error {
 	switch {
 	case budget == 0:
 		return nil

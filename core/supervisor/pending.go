@@ -53,7 +53,7 @@ func (a *agent) serverRequest(ctx context.Context, f *frame, params json.RawMess
 	}
 	a.rec.Pending = append(slices.DeleteFunc(slices.Clone(a.rec.Pending), func(q store.PendingRequest) bool { return q.Key == p.Key }), p)
 	a.follow("notice", "waits for an answer: "+f.Method)
-	if err := a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil }); err != nil {
+	if err := a.save(ctx, waking); err != nil {
 		return err
 	}
 	return a.nowWaiting(ctx)
@@ -103,7 +103,7 @@ func (a *agent) resolved(ctx context.Context, id json.RawMessage) error {
 		return nil
 	}
 	a.rec.Pending = left
-	if err := a.save(ctx, func(_ *store.Tx, c *change) error { c.wake = true; return nil }); err != nil || len(left) > 0 || a.jobID == "" {
+	if err := a.save(ctx, waking); err != nil || len(left) > 0 || a.jobID == "" {
 		return err
 	}
 	if j, err := a.sup.cachedJob(a.jobID); err != nil || j.Status != core.JobWaiting {

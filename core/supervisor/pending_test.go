@@ -104,6 +104,8 @@ func TestRespondOnce(t *testing.T) {
 }
 
 // TestAgentsThatMayNotAsk are refused at once, so that their turn goes on.
+//
+// Spec: R075
 func TestAgentsThatMayNotAsk(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, core.SessionRunning, core.JobRunning)

@@ -220,7 +220,7 @@ func (a *agent) replaceHost(ctx context.Context) error {
 	if err := proto.Unmarshal(a.rec.Handle, &handle); err != nil {
 		return core.Errorf(core.KindRuntime, "reading the handle of agent %s: %w", a.ref, err)
 	}
-	c, cancel := context.WithTimeout(ctx, openTimeout)
+	c, cancel := context.WithTimeout(ctx, controlTimeout(rpcTimeout))
 	defer cancel()
 	answer, err := a.host.Recover(c, &hostpb.RecoverRequest{Fence: a.fence(), Handle: &handle, TimeoutMs: uint32(rpcTimeout.Milliseconds())})
 	if err != nil {

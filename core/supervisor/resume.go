@@ -362,15 +362,15 @@ func (s *Supervisor) noteResumed(ctx context.Context) error {
 	})
 }
 
-// resumeTimeout bounds the wait for a root that comes back.
-const resumeTimeout = openTimeout + 10*time.Second
+// resumeExtra is what a root that comes back may take beside its thread.
+const resumeExtra = 10 * time.Second
 
 // bringUp starts the processes of those who come back and waits for the root's
 // thread. When that fails the session rests again, with the reason.
 func (s *Supervisor) bringUp(ctx context.Context, back *comeback) error {
 	err := s.wakeUp(ctx, back.runs)
 	if err == nil && !s.ambient() {
-		c, cancel := context.WithTimeout(ctx, resumeTimeout)
+		c, cancel := context.WithTimeout(ctx, controlTimeout(s.openWindow(s.cachedSession().RootAgent))+resumeExtra)
 		_, err = s.awaitRootThread(c)
 		cancel()
 	}

@@ -121,6 +121,7 @@ func (a *agent) retire(ctx context.Context, interrupt bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), retireTimeout)
 	defer cancel()
 	stopErr := a.stopEngine(ctx, interrupt)
+	a.keepRows(ctx)
 	hostErr := a.retireHost(ctx)
 	kinds := []string{capGateway}
 	if a.jobID != "" { // a root that comes back is the same caller: its token goes with the session

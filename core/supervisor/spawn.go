@@ -86,21 +86,32 @@ func checkSpecs(specs []control.SpawnSpec) error {
 	return nil
 }
 
-// admitBatch decides and records a batch in one transaction. Prompts are on
+// admitBatch drafts a batch, and decides and records it. Prompts are on
 // disk before it: a file without a row is garbage, a row without its file
 // would be a lie.
 func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key string, specs []control.SpawnSpec) (batch spawnAnswer, repeated bool, err error) {
 	members, err := s.draftJobs(caller, specs)
-	defer func() {
-		if err != nil || repeated {
-			for _, m := range members {
-				_ = os.RemoveAll(s.cfg.Folders.JobDir(m.job.JobID)) // garbage: no row names it
-			}
-		}
-	}()
 	if err != nil {
+		s.discard(members)
 		return batch, false, err
 	}
+	return s.admitMembers(ctx, caller, key, members)
+}
+
+// discard removes what was published of jobs that no row names.
+func (s *Supervisor) discard(members []member) {
+	for _, m := range members {
+		_ = os.RemoveAll(s.cfg.Folders.JobDir(m.job.JobID)) // garbage at worst
+	}
+}
+
+// admitMembers decides and records drafted jobs in one transaction.
+func (s *Supervisor) admitMembers(ctx context.Context, caller access.Caller, key string, members []member) (batch spawnAnswer, repeated bool, err error) {
+	defer func() {
+		if err != nil || repeated {
+			s.discard(members)
+		}
+	}()
 	drafted := answerOf(members)
 	raw, err := drafted.encode()
 	if err != nil {
@@ -129,7 +140,8 @@ func (s *Supervisor) admitBatch(ctx context.Context, caller access.Caller, key s
 	return batch, repeated, err
 }
 
-// decide admits a batch and gives each member its part of the budget.
+// decide admits a batch and gives each member its part of the budget and its
+// place below the caller.
 func (s *Supervisor) decide(tx *store.Tx, caller access.Caller, members []member) error {
 	view, err := s.admissionView(tx, caller)
 	if err != nil {
@@ -144,7 +156,7 @@ func (s *Supervisor) decide(tx *store.Tx, caller access.Caller, members []member
 		return err
 	}
 	for i, m := range members {
-		m.job.Reserved = parts[i]
+		m.job.Reserved, m.job.Depth = parts[i], view.Caller.Depth+1
 	}
 	return nil
 }
@@ -230,13 +242,17 @@ func (s *Supervisor) draftJobs(caller access.Caller, specs []control.SpawnSpec) 
 		j := &store.Job{
 			SchemaVersion: store.SchemaVersion, PackageVersion: store.StatePackage,
 			JobID: core.NewJobID(now, spec.Agent, random), SessionID: s.session, RunID: s.runID, ProfileID: rec.ProfileID,
-			AgentRef: core.NewAgentRef(random), Agent: spec.Agent, BatchID: batch, ParentJobID: caller.JobID, Depth: s.depth(caller) + 1,
+			AgentRef: core.NewAgentRef(random), Agent: spec.Agent, BatchID: batch, ParentJobID: caller.JobID,
 			TaskKind: spec.TaskKind, Mode: modeOf(spec), WriteScope: scopeOf(spec), Cwd: rec.Workspace,
 			Status: core.JobQueued, CreatedAt: now,
 		}
 		r := resourceOf(s.snap, s.snap.Agents[spec.Agent])
 		j.LockKey, j.Units = r.LockKey, r.Units
+		j.Literal = literalOf(spec.LiteralTask)
 		var err error
+		if j.Contract, err = contractFor(s.snap, spec.Agent); err != nil {
+			return members, err
+		}
 		if j.Lease.Paths, j.Lease.FoldsCase, err = leaseOf(rec.Workspace, j.WriteScope); err != nil {
 			return members, err
 		}
@@ -260,19 +276,6 @@ func leaseOf(dir string, scope []string) ([]string, bool, error) {
 	return workspace.ResolveScope(dir, scope)
 }
 
-// depth is how deep a caller is: 0 for the root. A native agent is one below the
-// agent that started it.
-func (s *Supervisor) depth(caller access.Caller) int {
-	depth := 0
-	if j, err := s.cachedJob(caller.JobID); err == nil {
-		depth = j.Depth
-	}
-	if caller.Role == access.RoleNative {
-		depth += 1 + len(caller.Between)
-	}
-	return depth
-}
-
 // holding lists the statuses of jobs that hold capacity.
 var holding = []core.JobStatus{
 	core.JobQueued, core.JobRunning, core.JobWaiting, core.JobCancelling, core.JobDetached, core.JobRecovering,
@@ -287,9 +290,13 @@ func (s *Supervisor) recordJob(tx *store.Tx, c *change, caller access.Caller, m 
 	if err != nil {
 		return err
 	}
-	err = s.audit(tx, "agent_started", j.JobID, caller.Agent, map[string]any{
+	details := map[string]any{
 		"agent": j.Agent, "batch_id": j.BatchID, "task_kind": j.TaskKind, "mode": j.Mode, "task_sha256": j.Task.SHA256,
-	})
+	}
+	if j.ForkThreadID != "" {
+		details["fork_source_job_id"], details["fork_thread_id"] = j.ForkSourceJobID, j.ForkThreadID
+	}
+	err = s.audit(tx, "agent_started", j.JobID, caller.Agent, details)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/store"
-	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
 
 // endedTurn is how a turn ended, from its event or from the thread's history.
@@ -60,6 +59,7 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 	if t.status != "completed" {
 		return a.turnFailed(ctx, in, t)
 	}
+	a.rec.RecoveryError = "" // whatever was lost, it went on to this end
 	end := ending{job: core.JobCompleted, session: core.SessionCompleted, kind: core.ResultFinal, text: t.text}
 	if strings.TrimSpace(t.text) == "" {
 		end = ending{
@@ -75,6 +75,13 @@ func (a *agent) turnEnded(ctx context.Context, t endedTurn) error {
 		err := a.betweenTurns(ctx, in)
 		a.compactPending(ctx)
 		return err
+	}
+	again, err := a.holdToContract(ctx, in, &end)
+	if err != nil || again {
+		return err
+	}
+	if a.jobID != "" {
+		a.compactPending(ctx) // the root's comes once its end is published
 	}
 	return a.end(ctx, in, end)
 }
@@ -135,13 +142,21 @@ type ending struct {
 	failure *store.Failure
 	err     string
 	warning string
-	rolled  bool   // member of a batch that was rolled back
-	reason  string // of a cancel
+	// contract is how the result was judged; nil when it was not. structured is
+	// the result as canonical JSON, when it is valid.
+	contract   *store.Contract
+	structured []byte
+	rolled     bool   // member of a batch that was rolled back
+	reason     string // of a cancel
 }
 
 // end publishes an ending: the file, then the row that names it together with
 // the input, then the processes go. in may be nil.
 func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
+	if a.jobID != "" && e.job.Terminal() && a.host != nil { // a writer's engine ends before its work is captured
+		a.keepHistory(ctx)
+		a.keepRows(ctx) // whoever learns of the end finds what led to it
+	}
 	patch, err := a.captured(ctx, &e)
 	if err != nil {
 		return err
@@ -149,6 +164,11 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 	ref, err := a.publishText(e)
 	if err != nil {
 		return recordError{err}
+	}
+	if e.structured != nil {
+		if e.contract.Structured, err = store.Publish(a.evidenceDir(), "result.json", e.structured); err != nil {
+			return recordError{err}
+		}
 	}
 	if a.trail != nil { // it may be what could not be opened
 		if err := a.trail.log.Sync(); err != nil {
@@ -256,6 +276,9 @@ func finalise(j *store.Job, e ending, ref store.FileRef, now time.Time) bool {
 	if e.kind != "" {
 		j.Result, j.ResultKind, j.ResultState = ref, e.kind, core.ResultUnread
 	}
+	if e.contract != nil {
+		j.Contract = e.contract
+	}
 	j.Error, j.Failure, j.RolledBack = text, e.failure, e.rolled
 	j.Warning = cmp.Or(e.warning, j.Warning)
 	if e.job == core.JobCancelled {
@@ -335,14 +358,6 @@ func (a *agent) finalText(ctx context.Context, t endedTurn) (string, error) {
 	if t.text != "" {
 		return t.text, nil
 	}
-	c, cancel := short(ctx)
-	defer cancel()
-	answer, err := a.host.Read(c, &hostpb.ReadRequest{})
-	if err != nil {
-		return "", hostError("reading the thread", err)
-	}
-	if f := answer.GetFailure(); f != nil {
-		return "", failureError("reading the thread", f)
-	}
-	return turnByID(answer.GetState(), t.id).GetFinalText(), nil
+	state, err := a.readThread(ctx)
+	return turnByID(state, t.id).GetFinalText(), err
 }

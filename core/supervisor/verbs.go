@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/access"
@@ -198,17 +199,29 @@ func toolsFor(snap *profile.Snapshot, caller access.Caller) []string {
 	if caller.Role == access.RoleNative {
 		spawns, controls = caller.Grants.Spawns, caller.Grants.Controls
 	}
-	list := tools(caller, spawns)
-	if len(controls) > 0 {
-		list = append(list, controlTools...)
+	return append(tools(caller, spawns), controlsOf(controls)...)
+}
+
+// controlsOf lists the control tools of a role: those of the actions that it was
+// granted on any other. Who controls in any way can look.
+func controlsOf(grants map[string][]string) (list []string) {
+	for _, name := range controlTools {
+		action := strings.TrimSuffix(strings.TrimPrefix(name, "agent_"), "_record")
+		for _, granted := range grants {
+			if action == control.ActionInspect || slices.Contains(granted, action) {
+				list = append(list, name)
+				break
+			}
+		}
 	}
 	return list
 }
 
-// controlTools are offered to agents whose profile has them control others.
+// controlTools are the tools of all control actions, in the order they are
+// offered in.
 var controlTools = []string{
-	"agent_inspect", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue", "agent_finalize",
-	"agent_compact", "agent_set_effort", "agent_respond", "agent_detach", "agent_stop",
+	"agent_inspect", "agent_trace", "agent_trace_record", "agent_steer", "agent_interrupt", "agent_pause", "agent_continue", "agent_finalize",
+	"agent_compact", "agent_set_effort", "agent_respond", "agent_fork", "agent_detach", "agent_stop",
 }
 
 // tools lists what a caller is offered, in the order it is offered in.

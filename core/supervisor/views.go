@@ -109,7 +109,7 @@ func (s *Supervisor) jobView(j *store.Job) control.JobView {
 func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.JobView {
 	v := control.JobView{
 		JobID: j.JobID, AgentRunRef: j.AgentRef, BatchID: j.BatchID, ParentJobID: j.ParentJobID, Agent: j.Agent,
-		TaskKind: j.TaskKind, Mode: j.Mode, Status: string(j.Status), Revision: j.Revision,
+		ForkSourceJobID: j.ForkSourceJobID, ForkThreadID: j.ForkThreadID, TaskKind: j.TaskKind, Mode: j.Mode, Status: string(j.Status), Revision: j.Revision,
 		ResultKind: string(j.ResultKind), ResultState: string(j.ResultState),
 		CreatedAt: j.CreatedAt, StartedAt: j.StartedAt, FinishedAt: j.FinishedAt, LastProgressAt: j.LastProgressAt,
 		RuntimeCurrent: thisRuntime().current(binary), Error: j.Error, Warning: j.Warning, Failure: viewFailure(j.Failure),
@@ -125,6 +125,12 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 			OutputTokens: j.Usage.OutputTokens, EventCount: j.Usage.EventCount,
 		}
 	}
+	if c := j.Contract; c != nil {
+		v.ContractTransport, v.ContractValid, v.ContractRepairAttempted, v.ContractErrors = c.Transport, c.Valid, c.RepairAttempted, c.Errors
+		for _, a := range c.Artifacts {
+			v.Artifacts = append(v.Artifacts, control.ArtifactView(a))
+		}
+	}
 	if p := j.Patch; p != nil {
 		v.Patch = &control.PatchView{
 			ChangedPaths: p.Changed, TotalPaths: p.Total, FlaggedPaths: p.Flagged, RefusedPaths: p.Refused,
@@ -132,9 +138,14 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 		}
 	}
 	if run != nil {
-		v.ThreadID, v.ActiveTurnID = run.ThreadID, run.ActiveTurnID
-		v.RecoveryAttempts, v.EvidenceComplete = run.RecoveryAttempts, run.EvidenceComplete
-		v.ControlRevision, v.NativeRuns = run.ControlRevision, nativeViews(run)
+		v.ThreadID, v.ActiveTurnID, v.LastTurnID, v.ApprovalPolicy = run.ThreadID, run.ActiveTurnID, run.LastTurnID, run.ApprovalPolicy
+		v.RecoveryAttempts, v.RecoveryError, v.EvidenceComplete = run.RecoveryAttempts, run.RecoveryError, run.EvidenceComplete
+		v.ExecutionMode = run.ExecutionMode
+		if run.Goal != nil {
+			v.GoalStatus, v.GoalTokenBudget, v.MaxGoalBudget = run.Goal.Status, run.Goal.TokenBudget, run.Goal.MaxTokenBudget
+		}
+		v.ControlRevision, v.ControlStatus = run.ControlRevision, string(run.LastControlStatus)
+		v.NativeRuns = nativeViews(run)
 	}
 	return v
 }

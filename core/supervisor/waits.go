@@ -2,9 +2,11 @@ package supervisor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -127,7 +129,7 @@ func (s *Supervisor) finishWait(call control.Call, caller access.Caller, answer 
 		if err != nil || j.ResultKind == "" {
 			continue
 		}
-		text, err := s.resultText(j)
+		text, _, err := s.resultText(j)
 		if err != nil {
 			continue // shown by agent_result, with its reason
 		}
@@ -146,7 +148,7 @@ func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.Re
 	if j.ResultKind == "" {
 		return nil, core.Errorf(core.KindRuntime, "job %s is %s and has no result", j.JobID, j.Status).WithRemedy("wait for it with agents_wait")
 	}
-	text, err := s.resultText(j)
+	text, structured, err := s.resultText(j)
 	if err != nil {
 		return nil, err
 	}
@@ -165,9 +167,14 @@ func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.Re
 		return nil, err
 	}
 	page, more := slice(text, r.Cursor, size)
+	var content any = page
+	format := "text"
+	if structured && !r.Text && !more && r.Cursor == 0 {
+		content, format = json.RawMessage(strings.TrimSuffix(text, "\n")), "json"
+	}
 	answer := &control.ResultResponse{
 		JobID: j.JobID, Status: string(j.Status), ResultKind: string(j.ResultKind), ResultState: string(j.ResultState),
-		ContentFormat: "text", Content: page, Cursor: r.Cursor, Truncated: more, TotalChars: total,
+		ContentFormat: format, Content: content, Cursor: r.Cursor, Truncated: more, TotalChars: total,
 		SHA256: j.Result.SHA256, Untrusted: true, Error: j.Error,
 	}
 	if more {
@@ -177,10 +184,15 @@ func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.Re
 	return answer, nil
 }
 
-// resultText reads a job's result and proves that it is the published one.
-func (s *Supervisor) resultText(j *store.Job) (string, error) {
-	raw, err := store.ReadPublished(s.cfg.Folders.JobDir(j.JobID), j.Result, maxResultBytes)
-	return string(raw), err
+// resultText reads a job's result and proves that it is the published one: the
+// canonical JSON of one that meets its contract, else the words.
+func (s *Supervisor) resultText(j *store.Job) (text string, structured bool, err error) {
+	ref := j.Result
+	if c := j.Contract; c != nil && c.Structured.Name != "" && j.ResultKind == core.ResultFinal {
+		ref, structured = c.Structured, true
+	}
+	raw, err := store.ReadPublished(s.cfg.Folders.JobDir(j.JobID), ref, maxResultBytes)
+	return string(raw), structured, err
 }
 
 func (s *Supervisor) markRead(ctx context.Context, j *store.Job) (*store.Job, error) {

@@ -33,6 +33,8 @@ type Handler struct {
 	OnStop            func(context.Context, control.Call, control.StopRequest) (*control.StopResponse, error)
 	OnAudit           func(context.Context, control.Call, control.AuditRequest) (*control.AuditResponse, error)
 	OnControl         func(context.Context, control.Call, control.ControlRequest) (*control.ControlResponse, error)
+	OnTrace           func(context.Context, control.Call, control.TraceRequest) (*control.TraceResponse, error)
+	OnTraceRecord     func(context.Context, control.Call, control.TraceRecordRequest) (*control.TraceRecordResponse, error)
 	OnPauseSession    func(context.Context, control.Call, control.PauseRequest) (*control.PauseResponse, error)
 	OnContinueSession func(context.Context, control.Call, control.ContinueRequest) (*control.ContinueResponse, error)
 	OnResumeSession   func(context.Context, control.Call, control.ResumeRequest) (*control.ResumeResponse, error)
@@ -130,6 +132,16 @@ func (h *Handler) News(ctx context.Context, c control.Call, r control.NewsReques
 // Audit calls OnAudit.
 func (h *Handler) Audit(ctx context.Context, c control.Call, r control.AuditRequest) (*control.AuditResponse, error) {
 	return serve(ctx, c, r, h.OnAudit)
+}
+
+// Trace calls OnTrace.
+func (h *Handler) Trace(ctx context.Context, c control.Call, r control.TraceRequest) (*control.TraceResponse, error) {
+	return serve(ctx, c, r, h.OnTrace)
+}
+
+// TraceRecord calls OnTraceRecord.
+func (h *Handler) TraceRecord(ctx context.Context, c control.Call, r control.TraceRecordRequest) (*control.TraceRecordResponse, error) {
+	return serve(ctx, c, r, h.OnTraceRecord)
 }
 
 // Control calls OnControl.

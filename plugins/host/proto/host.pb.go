@@ -240,9 +240,11 @@ func (x *LaunchRequest) GetEngineStamp() string {
 }
 
 type LaunchResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Handle        *Handle                `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	Failure       *proto.Failure         `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Handle  *Handle                `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
+	Failure *proto.Failure         `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	// How the engine was started, its path first.
+	Command       []string `protobuf:"bytes,3,rep,name=command,proto3" json:"command,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -287,6 +289,13 @@ func (x *LaunchResponse) GetHandle() *Handle {
 func (x *LaunchResponse) GetFailure() *proto.Failure {
 	if x != nil {
 		return x.Failure
+	}
+	return nil
+}
+
+func (x *LaunchResponse) GetCommand() []string {
+	if x != nil {
+		return x.Command
 	}
 	return nil
 }
@@ -961,8 +970,11 @@ type ThreadState struct {
 	Status       string `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"`
 	ActiveTurnId string `protobuf:"bytes,3,opt,name=active_turn_id,json=activeTurnId,proto3" json:"active_turn_id,omitempty"`
 	// Turns, oldest first, without their items unless asked for by Read.
-	Turns         []*Turn           `protobuf:"bytes,4,rep,name=turns,proto3" json:"turns,omitempty"`
-	Pending       []*PendingRequest `protobuf:"bytes,5,rep,name=pending,proto3" json:"pending,omitempty"`
+	Turns   []*Turn           `protobuf:"bytes,4,rep,name=turns,proto3" json:"turns,omitempty"`
+	Pending []*PendingRequest `protobuf:"bytes,5,rep,name=pending,proto3" json:"pending,omitempty"`
+	// Of a thread that Open resumed: how its goal stood, in the engine's word,
+	// before an active one was paused. Else empty.
+	GoalStatus    string `protobuf:"bytes,6,opt,name=goal_status,json=goalStatus,proto3" json:"goal_status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1030,6 +1042,13 @@ func (x *ThreadState) GetPending() []*PendingRequest {
 		return x.Pending
 	}
 	return nil
+}
+
+func (x *ThreadState) GetGoalStatus() string {
+	if x != nil {
+		return x.GoalStatus
+	}
+	return ""
 }
 
 type Turn struct {
@@ -2864,10 +2883,11 @@ const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\fengine_stamp\x18\r \x01(\tR\vengineStamp\x1a6\n" +
 	"\bEnvEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"{\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x95\x01\n" +
 	"\x0eLaunchResponse\x122\n" +
 	"\x06handle\x18\x01 \x01(\v2\x1a.mmo.plugin.host.v1.HandleR\x06handle\x125\n" +
-	"\afailure\x18\x02 \x01(\v2\x1b.mmo.plugin.base.v1.FailureR\afailure\"\x81\x02\n" +
+	"\afailure\x18\x02 \x01(\v2\x1b.mmo.plugin.base.v1.FailureR\afailure\x12\x18\n" +
+	"\acommand\x18\x03 \x03(\tR\acommand\"\x81\x02\n" +
 	"\x06Handle\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x1b\n" +
 	"\tagent_ref\x18\x02 \x01(\tR\bagentRef\x12\x1e\n" +
@@ -2934,13 +2954,15 @@ const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\x0fOUTCOME_ADOPTED\x10\x01\x12\x17\n" +
 	"\x13OUTCOME_ENGINE_GONE\x10\x02\x12\x17\n" +
 	"\x13OUTCOME_UNREACHABLE\x10\x03\x12\x16\n" +
-	"\x12OUTCOME_UNREADABLE\x10\x04\"\xd6\x01\n" +
+	"\x12OUTCOME_UNREADABLE\x10\x04\"\xf7\x01\n" +
 	"\vThreadState\x12\x1b\n" +
 	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12$\n" +
 	"\x0eactive_turn_id\x18\x03 \x01(\tR\factiveTurnId\x12.\n" +
 	"\x05turns\x18\x04 \x03(\v2\x18.mmo.plugin.host.v1.TurnR\x05turns\x12<\n" +
-	"\apending\x18\x05 \x03(\v2\".mmo.plugin.host.v1.PendingRequestR\apending\"\xd2\x01\n" +
+	"\apending\x18\x05 \x03(\v2\".mmo.plugin.host.v1.PendingRequestR\apending\x12\x1f\n" +
+	"\vgoal_status\x18\x06 \x01(\tR\n" +
+	"goalStatus\"\xd2\x01\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12(\n" +
