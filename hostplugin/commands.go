@@ -28,6 +28,7 @@ const (
 	kindCompact     = "compact"
 	kindRespond     = "respond"
 	kindReloadTools = "reload_tools"
+	kindEndNative   = "end_native"
 )
 
 // repeatable are the kinds that may be sent again when nobody knows what became

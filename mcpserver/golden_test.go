@@ -231,6 +231,8 @@ func checkObject(t *testing.T, place string, raw json.RawMessage) {
 
 // TestAgentEnum pins that a model can name exactly the agents of its grants, in
 // their order, and that without a grant there is nothing to spawn with.
+//
+// Spec: R058
 func TestAgentEnum(t *testing.T) {
 	var spawn struct {
 		InputSchema struct {
@@ -268,6 +270,8 @@ func TestAgentEnum(t *testing.T) {
 
 // TestBatchEntriesAreSpawns pins that an entry of agents_spawn is exactly what
 // agent_spawn takes.
+//
+// Spec: R058
 func TestBatchEntriesAreSpawns(t *testing.T) {
 	tools := listFor(t, team())
 	var single struct {
@@ -299,6 +303,8 @@ func TestBatchEntriesAreSpawns(t *testing.T) {
 
 // TestHints pins what a client may think of each tool. What marks a result as
 // read, or may reconcile a job on the way, is not read-only.
+//
+// Spec: R058
 func TestHints(t *testing.T) {
 	type hints struct{ ReadOnlyHint, DestructiveHint, IdempotentHint, OpenWorldHint bool }
 	got := map[string]hints{}

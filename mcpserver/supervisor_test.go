@@ -64,6 +64,10 @@ func TestSupervisorComesBack(t *testing.T) {
 	}
 }
 
+// TestCallerMustBeWhoItClaims: what the environment says of the caller must be
+// what its capability proves.
+//
+// Spec: R058
 func TestCallerMustBeWhoItClaims(t *testing.T) {
 	for _, tc := range []struct {
 		name, agent, job, session string

@@ -54,7 +54,7 @@ func (a *app) root() *cobra.Command {
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	cmd.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON for scripts")
 	cmd.AddCommand(
-		a.launchCmd(), a.execCmd(), a.attachCmd(), a.demoCmd(), a.sessionsCmd(), a.statusCmd(), a.pauseCmd(), a.continueCmd(), a.resumeCmd(),
+		a.launchCmd(), a.execCmd(), a.attachCmd(), a.demoCmd(), a.smokeCmd(), a.sessionsCmd(), a.statusCmd(), a.pauseCmd(), a.continueCmd(), a.resumeCmd(),
 		a.compactCmd(), a.detachCmd(), a.stopCmd(), a.cancelCmd(), a.taintCmd(), a.cleanCmd(), a.rootCmd(), a.jobCmd(), a.inboxCmd(), a.answerCmd(), a.auditCmd(), a.profileCmd(), a.doctorCmd(), a.versionCmd(),
 		a.mcpCmd(), a.superviseCmd(), a.pluginCmd(),
 	)

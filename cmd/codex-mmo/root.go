@@ -18,6 +18,7 @@ type agentControl struct {
 	budget   int64
 	request  string
 	response string
+	thread   string // of a native agent in its engine
 }
 
 // controlVerb is an action that a person may use, with what it is for.
@@ -58,6 +59,7 @@ func (a *app) rootCmd() *cobra.Command {
 	for _, c := range controls {
 		cmd.AddCommand(a.controlCmd(c.action, c.name, c.short, c.text))
 	}
+	cmd.AddCommand(a.nativeCmd(control.ActionStop, "End a native agent in the root's engine for good"), a.nativeCmd(control.ActionDetach, "Let one work on without anybody's interest"))
 	return cmd
 }
 
@@ -83,6 +85,8 @@ func (o *agentControl) addFlags(cmd *cobra.Command, action string, text bool) {
 		cmd.Flags().StringVar(&o.input, "input", "", "the text")
 	}
 	switch action {
+	case control.ActionInspect, control.ActionStop, control.ActionDetach:
+		cmd.Flags().StringVar(&o.thread, "thread", "", "of a native agent inside its engine, as inspect lists them: the order is about that one")
 	case control.ActionContinue:
 		cmd.Flags().Int64Var(&o.budget, "goal-token-budget", 0, "raise the goal's budget, in tokens")
 	case control.ActionSetEffort:
@@ -95,6 +99,7 @@ func (o *agentControl) addFlags(cmd *cobra.Command, action string, text bool) {
 
 // control sends an order. Where no revision was seen, it looks first.
 func (a *app) control(ctx context.Context, c *control.Client, r control.ControlRequest, o *agentControl) (*control.ControlResponse, error) {
+	r.TargetThreadID = o.thread
 	if r.Action == control.ActionInspect {
 		return c.Control(ctx, control.Meta{}, r)
 	}
@@ -133,6 +138,7 @@ func (a *app) showControl(answer *control.ControlResponse) error {
 			a.printf("\nasks (%s, request %s):\n%s\n", p.Method, p.RequestID, p.Params)
 		}
 	}
+	a.showNatives(answer)
 	for key, value := range answer.Result {
 		a.printf("%s: %v\n", key, value)
 	}

@@ -45,6 +45,7 @@ func (a *app) showSession(v *control.SessionView) {
 	}
 	a.section([]string{"ROUTE", "STATE", "NOTE"}, routeRows(v.RouteAvailability))
 	a.section([]string{"JOB", "AGENT", "MODE", "STATUS", "RESULT", "CHANGES", "RESTARTS", "NOTE"}, jobRows(v.Jobs))
+	a.section(nativeHeader, nativeRows(v))
 	a.section([]string{"LIMIT", "IN USE", "HELD BY"}, capacityRows(v.Capacity))
 	a.section([]string{"BUDGET", "LIMIT", "SPENT", "FREE FOR JOBS", "LEFT FOR ROOT", "OVERRUN", "NOTE"}, budgetRows(v.Capacity))
 	a.section([]string{"PROCESS", "PID", "STATE", "WORKS FOR"}, processRows(v))

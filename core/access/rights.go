@@ -25,6 +25,7 @@ type Caller struct {
 	JobID    string   // of the worker, or of the worker in whose engine a native agent runs
 	ThreadID string   //
 	Chain    []string // agent refs of its ancestors, nearest first
+	Between  []string // agent ids of the native agents between a native one and the agent in whose engine it runs, nearest first
 	Grants   Grants
 }
 

@@ -74,7 +74,7 @@ const (
 	ActionRespond   = "respond"    // answers a question or an approval
 	ActionFork      = "fork"       // begins a new job on a copy of the thread
 	ActionDetach    = "detach"     // a worker goes on without its controller's interest
-	ActionStop      = "stop"       // ends a worker
+	ActionStop      = "stop"       // ends a worker, or a native agent
 )
 
 // ErrorBody is the body of every answer whose HTTP status is not 200.
@@ -174,6 +174,8 @@ type SessionView struct {
 	RouteAvailability map[string]RouteAvailability `json:"route_availability,omitempty"`
 	ProfileWarnings   []string                     `json:"profile_warnings,omitempty"`
 	Homes             map[string]HomeView          `json:"homes,omitempty"` // agent -> its CODEX_HOME; operator only
+
+	NativeRuns map[string]NativeView `json:"root_native_runs,omitempty"` // inside the root's engine: agent_run_ref -> native agent
 
 	Capacity *Capacity      `json:"capacity,omitempty"` // while a supervisor answers
 	Jobs     []JobView      `json:"jobs,omitempty"`
@@ -382,31 +384,34 @@ type BudgetPart struct {
 
 // JobView is the public record of a job. It holds no secret and no path.
 type JobView struct {
-	JobID            string       `json:"job_id"`
-	AgentRunRef      string       `json:"agent_run_ref"`
-	BatchID          string       `json:"batch_id"`
-	ParentJobID      string       `json:"parent_job_id,omitempty"`
-	Agent            string       `json:"agent"`
-	ForkSourceJobID  string       `json:"fork_source_job_id,omitempty"` // whose thread its own was copied from
-	ForkThreadID     string       `json:"fork_thread_id,omitempty"`     //
-	TaskKind         string       `json:"task_kind,omitempty"`
-	Mode             string       `json:"mode"`
-	Status           string       `json:"status"`
-	Revision         uint64       `json:"progress_revision"`
-	ApprovalPolicy   string       `json:"approval_policy,omitempty"`
-	ExecutionMode    string       `json:"execution_mode,omitempty"` // turn, goal
-	GoalStatus       string       `json:"goal_status,omitempty"`    // the engine's word: active, complete, budgetLimited…
-	GoalTokenBudget  int64        `json:"goal_token_budget,omitempty"`
-	MaxGoalBudget    int64        `json:"max_goal_token_budget,omitempty"` // what continue may raise it to
-	ThreadID         string       `json:"app_server_thread_id,omitempty"`
-	ActiveTurnID     string       `json:"active_turn_id,omitempty"`
-	LastTurnID       string       `json:"last_turn_id,omitempty"`
-	ResultKind       string       `json:"result_kind,omitempty"`
-	ResultState      string       `json:"result_state,omitempty"`
-	RecoveryAttempts int          `json:"recovery_attempts"`
-	RecoveryError    string       `json:"recovery_error,omitempty"` // what was lost last, until it has gone on to its end
-	ControlRevision  uint64       `json:"control_revision"`
-	ControlStatus    string       `json:"last_control_status,omitempty"` // of the control of that revision
+	JobID            string `json:"job_id"`
+	AgentRunRef      string `json:"agent_run_ref"`
+	BatchID          string `json:"batch_id"`
+	ParentJobID      string `json:"parent_job_id,omitempty"`
+	Agent            string `json:"agent"`
+	ForkSourceJobID  string `json:"fork_source_job_id,omitempty"` // whose thread its own was copied from
+	ForkThreadID     string `json:"fork_thread_id,omitempty"`     //
+	TaskKind         string `json:"task_kind,omitempty"`
+	Mode             string `json:"mode"`
+	Status           string `json:"status"`
+	Revision         uint64 `json:"progress_revision"`
+	ApprovalPolicy   string `json:"approval_policy,omitempty"`
+	ExecutionMode    string `json:"execution_mode,omitempty"` // turn, goal
+	GoalStatus       string `json:"goal_status,omitempty"`    // the engine's word: active, complete, budgetLimited…
+	GoalTokenBudget  int64  `json:"goal_token_budget,omitempty"`
+	MaxGoalBudget    int64  `json:"max_goal_token_budget,omitempty"` // what continue may raise it to
+	ThreadID         string `json:"app_server_thread_id,omitempty"`
+	ActiveTurnID     string `json:"active_turn_id,omitempty"`
+	LastTurnID       string `json:"last_turn_id,omitempty"`
+	ResultKind       string `json:"result_kind,omitempty"`
+	ResultState      string `json:"result_state,omitempty"`
+	RecoveryAttempts int    `json:"recovery_attempts"`
+	RecoveryError    string `json:"recovery_error,omitempty"` // what was lost last, until it has gone on to its end
+	ControlRevision  uint64 `json:"control_revision"`
+	ControlStatus    string `json:"last_control_status,omitempty"` // of the control of that revision
+
+	NativeRuns map[string]NativeView `json:"native_runs,omitempty"` // inside its engine: agent_run_ref -> native agent
+
 	CreatedAt        time.Time    `json:"created_at"`
 	StartedAt        *time.Time   `json:"started_at,omitempty"`
 	FinishedAt       *time.Time   `json:"finished_at,omitempty"`
@@ -656,7 +661,10 @@ type AuditView struct {
 type ControlRequest struct {
 	JobID       string `json:"job_id,omitempty"`        // of the worker; or
 	AgentRunRef string `json:"agent_run_ref,omitempty"` // of the agent, the root among them; neither: the root
-	Action      string `json:"action"`
+	// TargetThreadID is a native agent's in the engine of that agent: inspect, stop
+	// and detach are then about it. Its agent_run_ref alone does as well.
+	TargetThreadID string `json:"target_thread_id,omitempty"`
+	Action         string `json:"action"`
 	// ExpectedRevision is the control_revision that the caller has seen; every
 	// action but inspect needs it.
 	ExpectedRevision *uint64         `json:"expected_revision,omitempty"`
@@ -673,6 +681,7 @@ type ControlResponse struct {
 	Job             *JobView       `json:"job,omitempty"`     // of a worker, afterwards
 	Session         *SessionView   `json:"session,omitempty"` // of the root, afterwards
 	Live            *LiveView      `json:"live"`              // of inspect; null when no engine answers
+	Native          *NativeView    `json:"native,omitempty"`  // when it was about one, afterwards
 	Result          map[string]any `json:"result"`            // of the other actions
 }
 
@@ -683,6 +692,19 @@ type LiveView struct {
 	PendingRequests []PendingView `json:"pending_requests"`
 	GoalStatus      string        `json:"goal_status,omitempty"`
 	Effort          string        `json:"effort"`
+}
+
+// NativeView is a native agent: a thread that an agent's engine started by
+// itself.
+type NativeView struct {
+	AgentRunRef     string    `json:"agent_run_ref"`
+	Agent           string    `json:"agent,omitempty"` // role; empty: none of the team's
+	Nickname        string    `json:"nickname,omitempty"`
+	ThreadID        string    `json:"thread_id"`
+	ParentThreadID  string    `json:"parent_thread_id"`
+	Status          string    `json:"status"` // idle, active, systemError, notLoaded, stopped, detached
+	SeenAt          time.Time `json:"seen_at"`
+	ControlRevision uint64    `json:"control_revision"`
 }
 
 // PendingView is something that an agent asks and waits for. What it says comes

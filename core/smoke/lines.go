@@ -1,7 +1,7 @@
 // Package smoke reads out of event logs and telemetry what a smoke test may
-// claim: which tools were really called, and who really served a route. What
-// can't be read proves nothing and is passed over; nothing here fails because
-// of what a model or a provider wrote. No command uses it yet.
+// claim: which tools were really called, who really served a route, and what an
+// agent really said. What can't be read proves nothing and is passed over; nothing
+// here fails because of what a model or a provider wrote.
 package smoke
 
 import (

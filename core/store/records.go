@@ -436,7 +436,39 @@ type AgentRun struct {
 	// before.
 	FinalizeBy *time.Time `json:"finalize_by,omitempty"`
 	Goal       *Goal      `json:"goal,omitempty"` // nil in mode turn
+
+	Natives []NativeRun `json:"native_runs,omitempty"` // in the order in which they were seen
+	// DirectUsage is what the engine counted for the run's thread, and for no other
+	// of its threads, on a route that no gateway counts.
+	DirectUsage TokenUsage `json:"direct_usage,omitzero"`
 }
+
+// NativeRun is a native agent: a thread inside the engine of an agent run, which
+// the engine started by itself.
+type NativeRun struct {
+	AgentRef       string `json:"agent_run_ref"`
+	ThreadID       string `json:"thread_id"`
+	ParentThreadID string `json:"parent_thread_id"` // the agent run's, or another native agent's
+	Agent          string `json:"agent,omitempty"`  // role; empty: started as none of the home's
+	Nickname       string `json:"nickname,omitempty"`
+	// Status is the engine's word (idle, active, systemError, notLoaded), or
+	// NativeStopped, which nothing changes, or NativeDetached.
+	Status string    `json:"status"`
+	SeenAt time.Time `json:"seen_at"` // first
+	// ControlRevision and what stands beside it are as those of an AgentRun.
+	ControlRevision   uint64        `json:"control_revision"`
+	LastControlAction string        `json:"last_control_action,omitempty"`
+	LastControlStatus ControlStatus `json:"last_control_status,omitempty"`
+	DirectUsage       TokenUsage    `json:"direct_usage,omitzero"`
+}
+
+// Statuses of a native agent: two that are not the engine's, and its word for one
+// of which nothing runs.
+const (
+	NativeStopped   = "stopped"
+	NativeDetached  = "detached"
+	NativeNotLoaded = "notLoaded"
+)
 
 // Goal is what a thread in mode goal works for.
 type Goal struct {

@@ -151,7 +151,8 @@ func (a *agent) turnHeld(ctx context.Context, t endedTurn) error {
 	if a.rec.ActiveTurnID == t.id {
 		a.rec.ActiveTurnID = ""
 	}
-	a.rec.LastTurnID, a.rec.Pending = t.id, nil
+	a.rec.LastTurnID = t.id
+	a.forgetRequests(a.rec.ThreadID)
 	now := a.sup.cfg.now().UTC()
 	return a.save(ctx, func(tx *store.Tx, c *change) error {
 		c.wake = true

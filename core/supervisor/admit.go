@@ -45,7 +45,7 @@ func alive(p store.Process) bool { return identityOf(p).Alive() }
 func lives(run *store.AgentRun) bool { return alive(run.Host.Process) || alive(run.Engine) }
 
 // callerOf finds the roles above a caller. A native agent is one level below
-// the agent in whose engine it runs.
+// the agent that started it.
 func callerOf(tx *store.Tx, rec *store.Session, caller access.Caller) (admission.Caller, error) {
 	c := admission.Caller{Agent: caller.Agent}
 	for id := caller.JobID; id != ""; {
@@ -61,8 +61,8 @@ func callerOf(tx *store.Tx, rec *store.Session, caller access.Caller) (admission
 	}
 	c.Ancestors = append(c.Ancestors, rec.RootAgent)
 	if caller.Role == access.RoleNative {
-		c.Depth++
-		c.Ancestors = slices.Insert(c.Ancestors, 0, caller.Agent)
+		c.Depth += 1 + len(caller.Between)
+		c.Ancestors = slices.Concat([]string{caller.Agent}, caller.Between, c.Ancestors)
 	}
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"math/big"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/codex-mmo/codex-mmo/core"
 	"github.com/codex-mmo/codex-mmo/core/admission"
+	"github.com/codex-mmo/codex-mmo/core/control"
 	"github.com/codex-mmo/codex-mmo/core/profile"
 	"github.com/codex-mmo/codex-mmo/core/store"
 	gatewaypb "github.com/codex-mmo/codex-mmo/plugins/gateway/proto"
@@ -166,31 +168,98 @@ func nanoOf(usd *big.Rat) int64 {
 	return n.Int64()
 }
 
-// chargeDirect counts what an engine reports that reaches its model without the
-// gateway, and interrupts its turn once its part of the budget is spent.
+// chargeDirect counts what an engine reports of the agent's thread when it reaches
+// its model without the gateway, and interrupts a turn that is beyond its budget.
 func (a *agent) chargeDirect(ctx context.Context, total store.TokenUsage) error {
+	if !a.direct() {
+		return nil
+	}
+	a.rec.DirectUsage = total
+	return a.charge(ctx, a.rec.Model)
+}
+
+// chargeNative is chargeDirect for the thread of a native agent, which spends what
+// its engine's agent may spend.
+func (a *agent) chargeNative(ctx context.Context, thread string, total store.TokenUsage) error {
+	if !a.direct() {
+		return nil
+	}
+	a.changeNative(thread, func(n *store.NativeRun) { n.DirectUsage = total })
+	return a.charge(ctx, a.modelOf(nativeOf(&a.rec, thread)))
+}
+
+// direct reports whether the engine reaches its models without the gateway.
+func (a *agent) direct() bool {
 	route, err := a.sup.routeOf(&a.rec)
-	if err != nil || !route.Direct() {
-		return nil //nolint:nilerr // an agent without a route sends nothing
+	return err == nil && route.Direct() // an agent without a route sends nothing
+}
+
+// modelOf is the catalogue key of a native agent's model.
+func (a *agent) modelOf(n *store.NativeRun) string {
+	return cmp.Or(a.sup.snap.Agents[n.Agent].Model, a.rec.Model)
+}
+
+// charge counts what all threads of the engine have used of a model.
+func (a *agent) charge(ctx context.Context, model string) error {
+	var total store.TokenUsage
+	add := func(u store.TokenUsage) {
+		total.InputTokens += u.InputTokens
+		total.CachedInputTokens += u.CachedInputTokens
+		total.OutputTokens += u.OutputTokens
+	}
+	if model == a.rec.Model {
+		add(a.rec.DirectUsage)
+	}
+	for i := range a.rec.Natives {
+		if n := &a.rec.Natives[i]; a.modelOf(n) == model {
+			add(n.DirectUsage)
+		}
 	}
 	u := &store.Usage{
-		SessionID: a.sup.session, AgentRef: a.ref, Route: a.rec.Route, Model: a.rec.Model, Requests: 1,
+		SessionID: a.sup.session, AgentRef: a.ref, Route: a.rec.Route, Model: model, Requests: 1,
 		InputTokens: &total.InputTokens, CachedTokens: &total.CachedInputTokens, OutputTokens: &total.OutputTokens,
 		ChargedTokens: total.InputTokens + total.OutputTokens,
 	}
 	a.sup.priced(u, total.InputTokens, total.CachedInputTokens, total.OutputTokens)
-	if err := a.sup.commit(ctx, func(tx *store.Tx, _ *change) error { return tx.PutUsage(u) }); err != nil {
+	if err := a.save(ctx, func(tx *store.Tx, _ *change) error { return tx.PutUsage(u) }); err != nil {
 		return err
 	}
 	purse, err := a.sup.purseNow(ctx)
-	if err != nil || purse == nil || !purse.Exhausted(a.ref) || a.rec.ActiveTurnID == "" {
+	if err != nil || purse == nil || !purse.Exhausted(a.ref) {
 		return err
+	}
+	a.endSpending(ctx)
+	if a.rec.ActiveTurnID == "" {
+		return nil
 	}
 	a.follow("notice", "its budget is used up; the turn is interrupted")
 	if err := a.interrupt(ctx, a.rec.ActiveTurnID); err != nil {
 		a.log.Warn("a turn beyond its budget could not be interrupted", "err", err)
 	}
 	return nil
+}
+
+// endSpending stops the native agents at work: an interrupt of the turn that
+// started them leaves them running.
+func (a *agent) endSpending(ctx context.Context) {
+	stopped := false
+	for _, n := range a.rec.Natives {
+		if now := nativeOf(&a.rec, n.ThreadID); now.Status == store.NativeStopped || now.Status == store.NativeNotLoaded {
+			continue
+		}
+		if err := a.deliverNative(ctx, n.ThreadID, control.ActionStop); err != nil {
+			a.log.Warn("a native agent beyond its budget could not be stopped", "thread", n.ThreadID, "err", err)
+			continue
+		}
+		stopped = true
+	}
+	if !stopped {
+		return
+	}
+	a.follow("notice", "its budget is used up; its native agents are stopped")
+	if err := a.save(ctx, nil); err != nil {
+		a.log.Warn("recording that native agents were stopped", "err", err)
+	}
 }
 
 // failureLimit is the kind of a failure by a budget that is used up.

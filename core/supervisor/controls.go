@@ -19,11 +19,16 @@ import (
 // delivered and keeps it whatever becomes of it, so that two callers who saw
 // the same state can't both act on it.
 func (s *Supervisor) Control(ctx context.Context, call control.Call, r control.ControlRequest) (*control.ControlResponse, error) {
+	r = s.nameNative(r)
 	t, err := s.controlTarget(ctx, call, r.Action, r.JobID, r.AgentRunRef)
 	if err != nil {
 		return nil, err
 	}
+	if r.TargetThreadID != "" {
+		return s.controlNative(ctx, t, r)
+	}
 	if r.Action == control.ActionInspect {
+		s.lookForNatives(ctx, t.ref)
 		return s.controlAnswer(t.ref, nil), nil
 	}
 	o, err := normaliseOrder(t.role, t.jobID == "", s.runNow(t.ref), r)

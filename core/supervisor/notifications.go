@@ -40,8 +40,15 @@ type frame struct {
 		Error struct {
 			Message string `json:"message"`
 		} `json:"error"`
-		WillRetry bool `json:"willRetry"`
+		WillRetry bool            `json:"willRetry"`
+		Status    json.RawMessage `json:"status"`
 	} `json:"params"`
+}
+
+// tokens is what a thread has used over its life.
+func (f *frame) tokens() store.TokenUsage {
+	t := f.Params.TokenUsage.Total
+	return store.TokenUsage{InputTokens: t.InputTokens, CachedInputTokens: t.CachedInputTokens, OutputTokens: t.OutputTokens}
 }
 
 type item struct {
@@ -70,10 +77,13 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 		a.noteFresh(&f.Params.Thread)
 		return false, nil
 	}
+	asks := len(f.ID) > 0 && string(f.ID) != "null"
 	if thread := cmp.Or(f.Params.ThreadID, f.Params.ConversationID); thread != "" && thread != a.rec.ThreadID {
-		return false, nil // of another thread, e.g. a native child
+		if !asks && f.Method != "serverRequest/resolved" || !a.ofNative(ctx, thread) {
+			return false, a.nativeFrame(ctx, thread, &f)
+		}
 	}
-	if len(f.ID) > 0 && string(f.ID) != "null" {
+	if asks {
 		var whole struct {
 			Params json.RawMessage `json:"params"`
 		}
@@ -92,10 +102,7 @@ func (a *agent) received(ctx context.Context, at position, raw []byte) (boundary
 	case "item/completed":
 		return true, a.itemCompleted(ctx, f.Params.TurnID, f.Params.Item)
 	case "thread/tokenUsage/updated":
-		t := f.Params.TokenUsage.Total
-		return false, a.usage(ctx, store.TokenUsage{
-			InputTokens: t.InputTokens, CachedInputTokens: t.CachedInputTokens, OutputTokens: t.OutputTokens,
-		})
+		return false, a.usage(ctx, f.tokens())
 	case "error":
 		if f.Params.WillRetry {
 			a.follow("notice", "Codex retries: "+f.Params.Error.Message)

@@ -123,6 +123,12 @@ func (a *agent) syncPending(state *hostpb.ThreadState, age engineAge) {
 	})
 }
 
+// forgetRequests drops what threads asked that have ended their turns. What native
+// agents ask beside one of them still waits.
+func (a *agent) forgetRequests(threads ...string) {
+	a.rec.Pending = slices.DeleteFunc(slices.Clone(a.rec.Pending), func(p store.PendingRequest) bool { return slices.Contains(threads, p.ThreadID) })
+}
+
 // respond answers what the agent asks.
 func (a *agent) respond(ctx context.Context, o *order) (map[string]any, error) {
 	i := slices.IndexFunc(a.rec.Pending, func(p store.PendingRequest) bool { return p.Key == o.request })

@@ -37,7 +37,7 @@ func StoredView(ctx context.Context, st *store.Store, f folders.Folders, id stri
 		}
 		view = ViewSession(rec)
 		root := runs[rec.RootAgentRef]
-		view.RootThreadID, view.Recoveries = root.ThreadID, root.RecoveryAttempts
+		view.RootThreadID, view.Recoveries, view.NativeRuns = root.ThreadID, root.RecoveryAttempts, nativeViews(&root)
 		for _, j := range jobs {
 			run := runs[j.AgentRef]
 			view.Jobs = append(view.Jobs, ViewJob(j, &run, rec.Binary))

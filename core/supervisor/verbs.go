@@ -55,11 +55,15 @@ func (s *Supervisor) identify(ctx context.Context, call control.Call, verb strin
 	if !s.isChildOf(call.Peer, rec.Engine) {
 		return access.Caller{}, core.Errorf(core.KindPermission, "invalid MCP caller capability: process %d is not a child of the engine it was given to", call.Peer.PID)
 	}
+	caller := s.agentCaller(&rec)
 	if rec.ThreadID != "" && call.ThreadID != rec.ThreadID && (verb != control.VerbCaller || call.ThreadID != "") {
-		return access.Caller{}, core.Errorf(core.KindPermission, "invalid native-agent: thread %s is not the thread of agent %s", call.ThreadID, rec.Agent)
+		var err error
+		if caller, err = s.nativeCaller(ctx, a, call.ThreadID); err != nil {
+			return access.Caller{}, err
+		}
 	}
 	s.mesh.seen(s, a, call.Peer)
-	return s.agentCaller(&rec), nil
+	return caller, nil
 }
 
 // outsideAgents refuses to take a process below one of our hosts or engines for
@@ -160,7 +164,11 @@ func callerAnswer(snap *profile.Snapshot, caller access.Caller, tools []string) 
 		Role: string(caller.Role), Agent: caller.Agent, JobID: caller.JobID, Profile: snap.ProfileID,
 		Spawn: []control.SpawnGrant{}, Tools: tools,
 	}
-	for _, id := range snap.MeshTargets(caller.Agent) {
+	targets := snap.MeshTargets(caller.Agent)
+	if caller.Role == access.RoleNative && !caller.Grants.Spawns {
+		targets = nil
+	}
+	for _, id := range targets {
 		target := snap.Agents[id]
 		modes := []string{"read-only"}
 		if target.Permissions == "workspace-write" && target.Trust != profile.TrustLow {
@@ -187,7 +195,11 @@ func (s *Supervisor) toolsOf(caller access.Caller) []string {
 
 // toolsFor is toolsOf where nothing is tainted.
 func toolsFor(snap *profile.Snapshot, caller access.Caller) []string {
-	return append(tools(caller, snap.CanDelegate(caller.Agent)), controlsOf(snap.Agents[caller.Agent].Controls)...)
+	spawns, controls := snap.CanDelegate(caller.Agent), snap.Agents[caller.Agent].Controls
+	if caller.Role == access.RoleNative {
+		spawns, controls = caller.Grants.Spawns, caller.Grants.Controls
+	}
+	return append(tools(caller, spawns), controlsOf(controls)...)
 }
 
 // controlsOf lists the control tools of a role: those of the actions that it was

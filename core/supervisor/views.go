@@ -30,7 +30,7 @@ func (s *Supervisor) SessionView() *control.SessionView {
 	v := ViewSession(rec)
 	v.Supervised = true
 	run := s.runNow(rec.RootAgentRef)
-	v.RootThreadID, v.ActiveTurnID, v.Recoveries = run.ThreadID, run.ActiveTurnID, run.RecoveryAttempts
+	v.RootThreadID, v.ActiveTurnID, v.Recoveries, v.NativeRuns = run.ThreadID, run.ActiveTurnID, run.RecoveryAttempts, nativeViews(&run)
 	for _, j := range s.allJobs() {
 		v.Jobs = append(v.Jobs, s.jobView(j))
 	}
@@ -145,6 +145,7 @@ func ViewJob(j *store.Job, run *store.AgentRun, binary store.BinaryPin) control.
 			v.GoalStatus, v.GoalTokenBudget, v.MaxGoalBudget = run.Goal.Status, run.Goal.TokenBudget, run.Goal.MaxTokenBudget
 		}
 		v.ControlRevision, v.ControlStatus = run.ControlRevision, string(run.LastControlStatus)
+		v.NativeRuns = nativeViews(run)
 	}
 	return v
 }

@@ -1882,6 +1882,246 @@ func (x *ReadResponse) GetFailure() *proto.Failure {
 	return nil
 }
 
+type NativesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Threads to look for even where the engine's list leaves them out; those that
+	// are not below the open thread are left out of the answer.
+	ThreadIds     []string `protobuf:"bytes,1,rep,name=thread_ids,json=threadIds,proto3" json:"thread_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NativesRequest) Reset() {
+	*x = NativesRequest{}
+	mi := &file_plugins_host_proto_host_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NativesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NativesRequest) ProtoMessage() {}
+
+func (x *NativesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugins_host_proto_host_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NativesRequest.ProtoReflect.Descriptor instead.
+func (*NativesRequest) Descriptor() ([]byte, []int) {
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *NativesRequest) GetThreadIds() []string {
+	if x != nil {
+		return x.ThreadIds
+	}
+	return nil
+}
+
+type NativesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Each after its parent.
+	Natives       []*Native      `protobuf:"bytes,1,rep,name=natives,proto3" json:"natives,omitempty"`
+	Failure       *proto.Failure `protobuf:"bytes,2,opt,name=failure,proto3" json:"failure,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NativesResponse) Reset() {
+	*x = NativesResponse{}
+	mi := &file_plugins_host_proto_host_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NativesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NativesResponse) ProtoMessage() {}
+
+func (x *NativesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_plugins_host_proto_host_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NativesResponse.ProtoReflect.Descriptor instead.
+func (*NativesResponse) Descriptor() ([]byte, []int) {
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *NativesResponse) GetNatives() []*Native {
+	if x != nil {
+		return x.Natives
+	}
+	return nil
+}
+
+func (x *NativesResponse) GetFailure() *proto.Failure {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+// Native is a native agent: a thread that another thread of the engine started.
+type Native struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ThreadId string                 `protobuf:"bytes,1,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	// The open thread, or another native agent's.
+	ParentThreadId string `protobuf:"bytes,2,opt,name=parent_thread_id,json=parentThreadId,proto3" json:"parent_thread_id,omitempty"`
+	// Role that it was started as; empty: none of the home's.
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// What the engine calls it.
+	Nickname string `protobuf:"bytes,4,opt,name=nickname,proto3" json:"nickname,omitempty"`
+	// idle, active, systemError, notLoaded.
+	Status        string `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Native) Reset() {
+	*x = Native{}
+	mi := &file_plugins_host_proto_host_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Native) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Native) ProtoMessage() {}
+
+func (x *Native) ProtoReflect() protoreflect.Message {
+	mi := &file_plugins_host_proto_host_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Native.ProtoReflect.Descriptor instead.
+func (*Native) Descriptor() ([]byte, []int) {
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *Native) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
+func (x *Native) GetParentThreadId() string {
+	if x != nil {
+		return x.ParentThreadId
+	}
+	return ""
+}
+
+func (x *Native) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Native) GetNickname() string {
+	if x != nil {
+		return x.Nickname
+	}
+	return ""
+}
+
+func (x *Native) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+type EndNativeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fence         *proto.Fence           `protobuf:"bytes,1,opt,name=fence,proto3" json:"fence,omitempty"`
+	CommandId     string                 `protobuf:"bytes,2,opt,name=command_id,json=commandId,proto3" json:"command_id,omitempty"`
+	ThreadId      string                 `protobuf:"bytes,3,opt,name=thread_id,json=threadId,proto3" json:"thread_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndNativeRequest) Reset() {
+	*x = EndNativeRequest{}
+	mi := &file_plugins_host_proto_host_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndNativeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndNativeRequest) ProtoMessage() {}
+
+func (x *EndNativeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_plugins_host_proto_host_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndNativeRequest.ProtoReflect.Descriptor instead.
+func (*EndNativeRequest) Descriptor() ([]byte, []int) {
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *EndNativeRequest) GetFence() *proto.Fence {
+	if x != nil {
+		return x.Fence
+	}
+	return nil
+}
+
+func (x *EndNativeRequest) GetCommandId() string {
+	if x != nil {
+		return x.CommandId
+	}
+	return ""
+}
+
+func (x *EndNativeRequest) GetThreadId() string {
+	if x != nil {
+		return x.ThreadId
+	}
+	return ""
+}
+
 type InspectRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1890,7 +2130,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[22]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2142,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[22]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2155,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{22}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{26}
 }
 
 type InspectResponse struct {
@@ -1932,7 +2172,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[23]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2184,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[23]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2197,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{23}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *InspectResponse) GetHandle() *Handle {
@@ -2002,7 +2242,7 @@ type StopRequest struct {
 
 func (x *StopRequest) Reset() {
 	*x = StopRequest{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[24]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2254,7 @@ func (x *StopRequest) String() string {
 func (*StopRequest) ProtoMessage() {}
 
 func (x *StopRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[24]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2267,7 @@ func (x *StopRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopRequest.ProtoReflect.Descriptor instead.
 func (*StopRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{24}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *StopRequest) GetFence() *proto.Fence {
@@ -2062,7 +2302,7 @@ type StopResponse struct {
 
 func (x *StopResponse) Reset() {
 	*x = StopResponse{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[25]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2314,7 @@ func (x *StopResponse) String() string {
 func (*StopResponse) ProtoMessage() {}
 
 func (x *StopResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[25]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2327,7 @@ func (x *StopResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopResponse.ProtoReflect.Descriptor instead.
 func (*StopResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{25}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *StopResponse) GetSurvivors() []*proto.Process {
@@ -2114,7 +2354,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[26]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2366,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[26]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2379,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{26}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Position) GetGeneration() uint64 {
@@ -2166,7 +2406,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[27]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +2418,7 @@ func (x *EventsRequest) String() string {
 func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[27]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +2431,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{27}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EventsRequest) GetFence() *proto.Fence {
@@ -2229,7 +2469,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[28]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2241,7 +2481,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[28]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2254,7 +2494,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{28}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Event) GetPosition() *Position {
@@ -2382,7 +2622,7 @@ type Exited struct {
 
 func (x *Exited) Reset() {
 	*x = Exited{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[29]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2394,7 +2634,7 @@ func (x *Exited) String() string {
 func (*Exited) ProtoMessage() {}
 
 func (x *Exited) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[29]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2407,7 +2647,7 @@ func (x *Exited) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exited.ProtoReflect.Descriptor instead.
 func (*Exited) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{29}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Exited) GetKnown() bool {
@@ -2447,7 +2687,7 @@ type Hole struct {
 
 func (x *Hole) Reset() {
 	*x = Hole{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[30]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2699,7 @@ func (x *Hole) String() string {
 func (*Hole) ProtoMessage() {}
 
 func (x *Hole) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[30]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2712,7 @@ func (x *Hole) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hole.ProtoReflect.Descriptor instead.
 func (*Hole) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{30}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Hole) GetReason() string {
@@ -2491,7 +2731,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[31]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2503,7 +2743,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[31]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2756,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{31}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Attached) GetState() *ThreadState {
@@ -2536,7 +2776,7 @@ type AcknowledgeRequest struct {
 
 func (x *AcknowledgeRequest) Reset() {
 	*x = AcknowledgeRequest{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[32]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2788,7 @@ func (x *AcknowledgeRequest) String() string {
 func (*AcknowledgeRequest) ProtoMessage() {}
 
 func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[32]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2801,7 @@ func (x *AcknowledgeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeRequest.ProtoReflect.Descriptor instead.
 func (*AcknowledgeRequest) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{32}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AcknowledgeRequest) GetFence() *proto.Fence {
@@ -2586,7 +2826,7 @@ type AcknowledgeResponse struct {
 
 func (x *AcknowledgeResponse) Reset() {
 	*x = AcknowledgeResponse{}
-	mi := &file_plugins_host_proto_host_proto_msgTypes[33]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2838,7 @@ func (x *AcknowledgeResponse) String() string {
 func (*AcknowledgeResponse) ProtoMessage() {}
 
 func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_plugins_host_proto_host_proto_msgTypes[33]
+	mi := &file_plugins_host_proto_host_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2851,7 @@ func (x *AcknowledgeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcknowledgeResponse.ProtoReflect.Descriptor instead.
 func (*AcknowledgeResponse) Descriptor() ([]byte, []int) {
-	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{33}
+	return file_plugins_host_proto_host_proto_rawDescGZIP(), []int{37}
 }
 
 var File_plugins_host_proto_host_proto protoreflect.FileDescriptor
@@ -2799,7 +3039,24 @@ const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\rinclude_items\x18\x01 \x01(\bR\fincludeItems\"|\n" +
 	"\fReadResponse\x125\n" +
 	"\x05state\x18\x01 \x01(\v2\x1f.mmo.plugin.host.v1.ThreadStateR\x05state\x125\n" +
-	"\afailure\x18\x02 \x01(\v2\x1b.mmo.plugin.base.v1.FailureR\afailure\"\x10\n" +
+	"\afailure\x18\x02 \x01(\v2\x1b.mmo.plugin.base.v1.FailureR\afailure\"/\n" +
+	"\x0eNativesRequest\x12\x1d\n" +
+	"\n" +
+	"thread_ids\x18\x01 \x03(\tR\tthreadIds\"~\n" +
+	"\x0fNativesResponse\x124\n" +
+	"\anatives\x18\x01 \x03(\v2\x1a.mmo.plugin.host.v1.NativeR\anatives\x125\n" +
+	"\afailure\x18\x02 \x01(\v2\x1b.mmo.plugin.base.v1.FailureR\afailure\"\x97\x01\n" +
+	"\x06Native\x12\x1b\n" +
+	"\tthread_id\x18\x01 \x01(\tR\bthreadId\x12(\n" +
+	"\x10parent_thread_id\x18\x02 \x01(\tR\x0eparentThreadId\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x1a\n" +
+	"\bnickname\x18\x04 \x01(\tR\bnickname\x12\x16\n" +
+	"\x06status\x18\x05 \x01(\tR\x06status\"\x7f\n" +
+	"\x10EndNativeRequest\x12/\n" +
+	"\x05fence\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x05fence\x12\x1d\n" +
+	"\n" +
+	"command_id\x18\x02 \x01(\tR\tcommandId\x12\x1b\n" +
+	"\tthread_id\x18\x03 \x01(\tR\bthreadId\"\x10\n" +
 	"\x0eInspectRequest\"\xcc\x01\n" +
 	"\x0fInspectResponse\x122\n" +
 	"\x06handle\x18\x01 \x01(\v2\x1a.mmo.plugin.host.v1.HandleR\x06handle\x125\n" +
@@ -2845,8 +3102,7 @@ const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\x12AcknowledgeRequest\x12/\n" +
 	"\x05fence\x18\x01 \x01(\v2\x19.mmo.plugin.base.v1.FenceR\x05fence\x126\n" +
 	"\athrough\x18\x02 \x01(\v2\x1c.mmo.plugin.host.v1.PositionR\athrough\"\x15\n" +
-	"\x13AcknowledgeResponse2\xb9\n" +
-	"\n" +
+	"\x13AcknowledgeResponse2\xe5\v\n" +
 	"\x04Host\x12U\n" +
 	"\bDescribe\x12#.mmo.plugin.base.v1.DescribeRequest\x1a$.mmo.plugin.base.v1.DescribeResponse\x12O\n" +
 	"\x06Launch\x12!.mmo.plugin.host.v1.LaunchRequest\x1a\".mmo.plugin.host.v1.LaunchResponse\x12I\n" +
@@ -2860,7 +3116,9 @@ const file_plugins_host_proto_host_proto_rawDesc = "" +
 	"\aRespond\x12\".mmo.plugin.host.v1.RespondRequest\x1a#.mmo.plugin.host.v1.CommandResponse\x12Z\n" +
 	"\vReloadTools\x12&.mmo.plugin.host.v1.ReloadToolsRequest\x1a#.mmo.plugin.host.v1.CommandResponse\x12I\n" +
 	"\x04Read\x12\x1f.mmo.plugin.host.v1.ReadRequest\x1a .mmo.plugin.host.v1.ReadResponse\x12R\n" +
-	"\aInspect\x12\".mmo.plugin.host.v1.InspectRequest\x1a#.mmo.plugin.host.v1.InspectResponse\x12I\n" +
+	"\aInspect\x12\".mmo.plugin.host.v1.InspectRequest\x1a#.mmo.plugin.host.v1.InspectResponse\x12R\n" +
+	"\aNatives\x12\".mmo.plugin.host.v1.NativesRequest\x1a#.mmo.plugin.host.v1.NativesResponse\x12V\n" +
+	"\tEndNative\x12$.mmo.plugin.host.v1.EndNativeRequest\x1a#.mmo.plugin.host.v1.CommandResponse\x12I\n" +
 	"\x04Stop\x12\x1f.mmo.plugin.host.v1.StopRequest\x1a .mmo.plugin.host.v1.StopResponse\x12H\n" +
 	"\x06Events\x12!.mmo.plugin.host.v1.EventsRequest\x1a\x19.mmo.plugin.host.v1.Event0\x01\x12^\n" +
 	"\vAcknowledge\x12&.mmo.plugin.host.v1.AcknowledgeRequest\x1a'.mmo.plugin.host.v1.AcknowledgeResponseB:Z8github.com/codex-mmo/codex-mmo/plugins/host/proto;hostpbb\x06proto3"
@@ -2878,7 +3136,7 @@ func file_plugins_host_proto_host_proto_rawDescGZIP() []byte {
 }
 
 var file_plugins_host_proto_host_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_plugins_host_proto_host_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_plugins_host_proto_host_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_plugins_host_proto_host_proto_goTypes = []any{
 	(RecoverResponse_Outcome)(0),   // 0: mmo.plugin.host.v1.RecoverResponse.Outcome
 	(*LaunchRequest)(nil),          // 1: mmo.plugin.host.v1.LaunchRequest
@@ -2903,108 +3161,119 @@ var file_plugins_host_proto_host_proto_goTypes = []any{
 	(*CommandResponse)(nil),        // 20: mmo.plugin.host.v1.CommandResponse
 	(*ReadRequest)(nil),            // 21: mmo.plugin.host.v1.ReadRequest
 	(*ReadResponse)(nil),           // 22: mmo.plugin.host.v1.ReadResponse
-	(*InspectRequest)(nil),         // 23: mmo.plugin.host.v1.InspectRequest
-	(*InspectResponse)(nil),        // 24: mmo.plugin.host.v1.InspectResponse
-	(*StopRequest)(nil),            // 25: mmo.plugin.host.v1.StopRequest
-	(*StopResponse)(nil),           // 26: mmo.plugin.host.v1.StopResponse
-	(*Position)(nil),               // 27: mmo.plugin.host.v1.Position
-	(*EventsRequest)(nil),          // 28: mmo.plugin.host.v1.EventsRequest
-	(*Event)(nil),                  // 29: mmo.plugin.host.v1.Event
-	(*Exited)(nil),                 // 30: mmo.plugin.host.v1.Exited
-	(*Hole)(nil),                   // 31: mmo.plugin.host.v1.Hole
-	(*Attached)(nil),               // 32: mmo.plugin.host.v1.Attached
-	(*AcknowledgeRequest)(nil),     // 33: mmo.plugin.host.v1.AcknowledgeRequest
-	(*AcknowledgeResponse)(nil),    // 34: mmo.plugin.host.v1.AcknowledgeResponse
-	nil,                            // 35: mmo.plugin.host.v1.LaunchRequest.EnvEntry
-	(*proto.Fence)(nil),            // 36: mmo.plugin.base.v1.Fence
-	(*proto.Failure)(nil),          // 37: mmo.plugin.base.v1.Failure
-	(*proto.Process)(nil),          // 38: mmo.plugin.base.v1.Process
-	(proto.Delivery)(0),            // 39: mmo.plugin.base.v1.Delivery
-	(*proto.DescribeRequest)(nil),  // 40: mmo.plugin.base.v1.DescribeRequest
-	(*proto.DescribeResponse)(nil), // 41: mmo.plugin.base.v1.DescribeResponse
+	(*NativesRequest)(nil),         // 23: mmo.plugin.host.v1.NativesRequest
+	(*NativesResponse)(nil),        // 24: mmo.plugin.host.v1.NativesResponse
+	(*Native)(nil),                 // 25: mmo.plugin.host.v1.Native
+	(*EndNativeRequest)(nil),       // 26: mmo.plugin.host.v1.EndNativeRequest
+	(*InspectRequest)(nil),         // 27: mmo.plugin.host.v1.InspectRequest
+	(*InspectResponse)(nil),        // 28: mmo.plugin.host.v1.InspectResponse
+	(*StopRequest)(nil),            // 29: mmo.plugin.host.v1.StopRequest
+	(*StopResponse)(nil),           // 30: mmo.plugin.host.v1.StopResponse
+	(*Position)(nil),               // 31: mmo.plugin.host.v1.Position
+	(*EventsRequest)(nil),          // 32: mmo.plugin.host.v1.EventsRequest
+	(*Event)(nil),                  // 33: mmo.plugin.host.v1.Event
+	(*Exited)(nil),                 // 34: mmo.plugin.host.v1.Exited
+	(*Hole)(nil),                   // 35: mmo.plugin.host.v1.Hole
+	(*Attached)(nil),               // 36: mmo.plugin.host.v1.Attached
+	(*AcknowledgeRequest)(nil),     // 37: mmo.plugin.host.v1.AcknowledgeRequest
+	(*AcknowledgeResponse)(nil),    // 38: mmo.plugin.host.v1.AcknowledgeResponse
+	nil,                            // 39: mmo.plugin.host.v1.LaunchRequest.EnvEntry
+	(*proto.Fence)(nil),            // 40: mmo.plugin.base.v1.Fence
+	(*proto.Failure)(nil),          // 41: mmo.plugin.base.v1.Failure
+	(*proto.Process)(nil),          // 42: mmo.plugin.base.v1.Process
+	(proto.Delivery)(0),            // 43: mmo.plugin.base.v1.Delivery
+	(*proto.DescribeRequest)(nil),  // 44: mmo.plugin.base.v1.DescribeRequest
+	(*proto.DescribeResponse)(nil), // 45: mmo.plugin.base.v1.DescribeResponse
 }
 var file_plugins_host_proto_host_proto_depIdxs = []int32{
-	36, // 0: mmo.plugin.host.v1.LaunchRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	35, // 1: mmo.plugin.host.v1.LaunchRequest.env:type_name -> mmo.plugin.host.v1.LaunchRequest.EnvEntry
+	40, // 0: mmo.plugin.host.v1.LaunchRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	39, // 1: mmo.plugin.host.v1.LaunchRequest.env:type_name -> mmo.plugin.host.v1.LaunchRequest.EnvEntry
 	3,  // 2: mmo.plugin.host.v1.LaunchResponse.handle:type_name -> mmo.plugin.host.v1.Handle
-	37, // 3: mmo.plugin.host.v1.LaunchResponse.failure:type_name -> mmo.plugin.base.v1.Failure
-	38, // 4: mmo.plugin.host.v1.Handle.engine:type_name -> mmo.plugin.base.v1.Process
-	36, // 5: mmo.plugin.host.v1.OpenRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	41, // 3: mmo.plugin.host.v1.LaunchResponse.failure:type_name -> mmo.plugin.base.v1.Failure
+	42, // 4: mmo.plugin.host.v1.Handle.engine:type_name -> mmo.plugin.base.v1.Process
+	40, // 5: mmo.plugin.host.v1.OpenRequest.fence:type_name -> mmo.plugin.base.v1.Fence
 	4,  // 6: mmo.plugin.host.v1.OpenRequest.thread:type_name -> mmo.plugin.host.v1.ThreadSpec
 	3,  // 7: mmo.plugin.host.v1.OpenResponse.handle:type_name -> mmo.plugin.host.v1.Handle
 	7,  // 8: mmo.plugin.host.v1.OpenResponse.echo:type_name -> mmo.plugin.host.v1.Echo
 	10, // 9: mmo.plugin.host.v1.OpenResponse.state:type_name -> mmo.plugin.host.v1.ThreadState
-	37, // 10: mmo.plugin.host.v1.OpenResponse.failure:type_name -> mmo.plugin.base.v1.Failure
-	36, // 11: mmo.plugin.host.v1.RecoverRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	41, // 10: mmo.plugin.host.v1.OpenResponse.failure:type_name -> mmo.plugin.base.v1.Failure
+	40, // 11: mmo.plugin.host.v1.RecoverRequest.fence:type_name -> mmo.plugin.base.v1.Fence
 	3,  // 12: mmo.plugin.host.v1.RecoverRequest.handle:type_name -> mmo.plugin.host.v1.Handle
 	0,  // 13: mmo.plugin.host.v1.RecoverResponse.outcome:type_name -> mmo.plugin.host.v1.RecoverResponse.Outcome
 	3,  // 14: mmo.plugin.host.v1.RecoverResponse.handle:type_name -> mmo.plugin.host.v1.Handle
 	10, // 15: mmo.plugin.host.v1.RecoverResponse.state:type_name -> mmo.plugin.host.v1.ThreadState
-	37, // 16: mmo.plugin.host.v1.RecoverResponse.failure:type_name -> mmo.plugin.base.v1.Failure
+	41, // 16: mmo.plugin.host.v1.RecoverResponse.failure:type_name -> mmo.plugin.base.v1.Failure
 	11, // 17: mmo.plugin.host.v1.ThreadState.turns:type_name -> mmo.plugin.host.v1.Turn
 	12, // 18: mmo.plugin.host.v1.ThreadState.pending:type_name -> mmo.plugin.host.v1.PendingRequest
-	36, // 19: mmo.plugin.host.v1.StartTurnRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	36, // 20: mmo.plugin.host.v1.SteerRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	36, // 21: mmo.plugin.host.v1.InterruptRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	36, // 22: mmo.plugin.host.v1.SetGoalRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	36, // 23: mmo.plugin.host.v1.CompactRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	36, // 24: mmo.plugin.host.v1.RespondRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	36, // 25: mmo.plugin.host.v1.ReloadToolsRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	39, // 26: mmo.plugin.host.v1.CommandResponse.delivery:type_name -> mmo.plugin.base.v1.Delivery
-	37, // 27: mmo.plugin.host.v1.CommandResponse.failure:type_name -> mmo.plugin.base.v1.Failure
+	40, // 19: mmo.plugin.host.v1.StartTurnRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	40, // 20: mmo.plugin.host.v1.SteerRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	40, // 21: mmo.plugin.host.v1.InterruptRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	40, // 22: mmo.plugin.host.v1.SetGoalRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	40, // 23: mmo.plugin.host.v1.CompactRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	40, // 24: mmo.plugin.host.v1.RespondRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	40, // 25: mmo.plugin.host.v1.ReloadToolsRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	43, // 26: mmo.plugin.host.v1.CommandResponse.delivery:type_name -> mmo.plugin.base.v1.Delivery
+	41, // 27: mmo.plugin.host.v1.CommandResponse.failure:type_name -> mmo.plugin.base.v1.Failure
 	10, // 28: mmo.plugin.host.v1.ReadResponse.state:type_name -> mmo.plugin.host.v1.ThreadState
-	37, // 29: mmo.plugin.host.v1.ReadResponse.failure:type_name -> mmo.plugin.base.v1.Failure
-	3,  // 30: mmo.plugin.host.v1.InspectResponse.handle:type_name -> mmo.plugin.host.v1.Handle
-	10, // 31: mmo.plugin.host.v1.InspectResponse.state:type_name -> mmo.plugin.host.v1.ThreadState
-	27, // 32: mmo.plugin.host.v1.InspectResponse.last:type_name -> mmo.plugin.host.v1.Position
-	36, // 33: mmo.plugin.host.v1.StopRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	38, // 34: mmo.plugin.host.v1.StopResponse.survivors:type_name -> mmo.plugin.base.v1.Process
-	36, // 35: mmo.plugin.host.v1.EventsRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	27, // 36: mmo.plugin.host.v1.EventsRequest.after:type_name -> mmo.plugin.host.v1.Position
-	27, // 37: mmo.plugin.host.v1.Event.position:type_name -> mmo.plugin.host.v1.Position
-	30, // 38: mmo.plugin.host.v1.Event.exited:type_name -> mmo.plugin.host.v1.Exited
-	31, // 39: mmo.plugin.host.v1.Event.hole:type_name -> mmo.plugin.host.v1.Hole
-	32, // 40: mmo.plugin.host.v1.Event.attached:type_name -> mmo.plugin.host.v1.Attached
-	10, // 41: mmo.plugin.host.v1.Attached.state:type_name -> mmo.plugin.host.v1.ThreadState
-	36, // 42: mmo.plugin.host.v1.AcknowledgeRequest.fence:type_name -> mmo.plugin.base.v1.Fence
-	27, // 43: mmo.plugin.host.v1.AcknowledgeRequest.through:type_name -> mmo.plugin.host.v1.Position
-	40, // 44: mmo.plugin.host.v1.Host.Describe:input_type -> mmo.plugin.base.v1.DescribeRequest
-	1,  // 45: mmo.plugin.host.v1.Host.Launch:input_type -> mmo.plugin.host.v1.LaunchRequest
-	5,  // 46: mmo.plugin.host.v1.Host.Open:input_type -> mmo.plugin.host.v1.OpenRequest
-	8,  // 47: mmo.plugin.host.v1.Host.Recover:input_type -> mmo.plugin.host.v1.RecoverRequest
-	13, // 48: mmo.plugin.host.v1.Host.StartTurn:input_type -> mmo.plugin.host.v1.StartTurnRequest
-	14, // 49: mmo.plugin.host.v1.Host.Steer:input_type -> mmo.plugin.host.v1.SteerRequest
-	15, // 50: mmo.plugin.host.v1.Host.Interrupt:input_type -> mmo.plugin.host.v1.InterruptRequest
-	16, // 51: mmo.plugin.host.v1.Host.SetGoal:input_type -> mmo.plugin.host.v1.SetGoalRequest
-	17, // 52: mmo.plugin.host.v1.Host.Compact:input_type -> mmo.plugin.host.v1.CompactRequest
-	18, // 53: mmo.plugin.host.v1.Host.Respond:input_type -> mmo.plugin.host.v1.RespondRequest
-	19, // 54: mmo.plugin.host.v1.Host.ReloadTools:input_type -> mmo.plugin.host.v1.ReloadToolsRequest
-	21, // 55: mmo.plugin.host.v1.Host.Read:input_type -> mmo.plugin.host.v1.ReadRequest
-	23, // 56: mmo.plugin.host.v1.Host.Inspect:input_type -> mmo.plugin.host.v1.InspectRequest
-	25, // 57: mmo.plugin.host.v1.Host.Stop:input_type -> mmo.plugin.host.v1.StopRequest
-	28, // 58: mmo.plugin.host.v1.Host.Events:input_type -> mmo.plugin.host.v1.EventsRequest
-	33, // 59: mmo.plugin.host.v1.Host.Acknowledge:input_type -> mmo.plugin.host.v1.AcknowledgeRequest
-	41, // 60: mmo.plugin.host.v1.Host.Describe:output_type -> mmo.plugin.base.v1.DescribeResponse
-	2,  // 61: mmo.plugin.host.v1.Host.Launch:output_type -> mmo.plugin.host.v1.LaunchResponse
-	6,  // 62: mmo.plugin.host.v1.Host.Open:output_type -> mmo.plugin.host.v1.OpenResponse
-	9,  // 63: mmo.plugin.host.v1.Host.Recover:output_type -> mmo.plugin.host.v1.RecoverResponse
-	20, // 64: mmo.plugin.host.v1.Host.StartTurn:output_type -> mmo.plugin.host.v1.CommandResponse
-	20, // 65: mmo.plugin.host.v1.Host.Steer:output_type -> mmo.plugin.host.v1.CommandResponse
-	20, // 66: mmo.plugin.host.v1.Host.Interrupt:output_type -> mmo.plugin.host.v1.CommandResponse
-	20, // 67: mmo.plugin.host.v1.Host.SetGoal:output_type -> mmo.plugin.host.v1.CommandResponse
-	20, // 68: mmo.plugin.host.v1.Host.Compact:output_type -> mmo.plugin.host.v1.CommandResponse
-	20, // 69: mmo.plugin.host.v1.Host.Respond:output_type -> mmo.plugin.host.v1.CommandResponse
-	20, // 70: mmo.plugin.host.v1.Host.ReloadTools:output_type -> mmo.plugin.host.v1.CommandResponse
-	22, // 71: mmo.plugin.host.v1.Host.Read:output_type -> mmo.plugin.host.v1.ReadResponse
-	24, // 72: mmo.plugin.host.v1.Host.Inspect:output_type -> mmo.plugin.host.v1.InspectResponse
-	26, // 73: mmo.plugin.host.v1.Host.Stop:output_type -> mmo.plugin.host.v1.StopResponse
-	29, // 74: mmo.plugin.host.v1.Host.Events:output_type -> mmo.plugin.host.v1.Event
-	34, // 75: mmo.plugin.host.v1.Host.Acknowledge:output_type -> mmo.plugin.host.v1.AcknowledgeResponse
-	60, // [60:76] is the sub-list for method output_type
-	44, // [44:60] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	41, // 29: mmo.plugin.host.v1.ReadResponse.failure:type_name -> mmo.plugin.base.v1.Failure
+	25, // 30: mmo.plugin.host.v1.NativesResponse.natives:type_name -> mmo.plugin.host.v1.Native
+	41, // 31: mmo.plugin.host.v1.NativesResponse.failure:type_name -> mmo.plugin.base.v1.Failure
+	40, // 32: mmo.plugin.host.v1.EndNativeRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	3,  // 33: mmo.plugin.host.v1.InspectResponse.handle:type_name -> mmo.plugin.host.v1.Handle
+	10, // 34: mmo.plugin.host.v1.InspectResponse.state:type_name -> mmo.plugin.host.v1.ThreadState
+	31, // 35: mmo.plugin.host.v1.InspectResponse.last:type_name -> mmo.plugin.host.v1.Position
+	40, // 36: mmo.plugin.host.v1.StopRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	42, // 37: mmo.plugin.host.v1.StopResponse.survivors:type_name -> mmo.plugin.base.v1.Process
+	40, // 38: mmo.plugin.host.v1.EventsRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	31, // 39: mmo.plugin.host.v1.EventsRequest.after:type_name -> mmo.plugin.host.v1.Position
+	31, // 40: mmo.plugin.host.v1.Event.position:type_name -> mmo.plugin.host.v1.Position
+	34, // 41: mmo.plugin.host.v1.Event.exited:type_name -> mmo.plugin.host.v1.Exited
+	35, // 42: mmo.plugin.host.v1.Event.hole:type_name -> mmo.plugin.host.v1.Hole
+	36, // 43: mmo.plugin.host.v1.Event.attached:type_name -> mmo.plugin.host.v1.Attached
+	10, // 44: mmo.plugin.host.v1.Attached.state:type_name -> mmo.plugin.host.v1.ThreadState
+	40, // 45: mmo.plugin.host.v1.AcknowledgeRequest.fence:type_name -> mmo.plugin.base.v1.Fence
+	31, // 46: mmo.plugin.host.v1.AcknowledgeRequest.through:type_name -> mmo.plugin.host.v1.Position
+	44, // 47: mmo.plugin.host.v1.Host.Describe:input_type -> mmo.plugin.base.v1.DescribeRequest
+	1,  // 48: mmo.plugin.host.v1.Host.Launch:input_type -> mmo.plugin.host.v1.LaunchRequest
+	5,  // 49: mmo.plugin.host.v1.Host.Open:input_type -> mmo.plugin.host.v1.OpenRequest
+	8,  // 50: mmo.plugin.host.v1.Host.Recover:input_type -> mmo.plugin.host.v1.RecoverRequest
+	13, // 51: mmo.plugin.host.v1.Host.StartTurn:input_type -> mmo.plugin.host.v1.StartTurnRequest
+	14, // 52: mmo.plugin.host.v1.Host.Steer:input_type -> mmo.plugin.host.v1.SteerRequest
+	15, // 53: mmo.plugin.host.v1.Host.Interrupt:input_type -> mmo.plugin.host.v1.InterruptRequest
+	16, // 54: mmo.plugin.host.v1.Host.SetGoal:input_type -> mmo.plugin.host.v1.SetGoalRequest
+	17, // 55: mmo.plugin.host.v1.Host.Compact:input_type -> mmo.plugin.host.v1.CompactRequest
+	18, // 56: mmo.plugin.host.v1.Host.Respond:input_type -> mmo.plugin.host.v1.RespondRequest
+	19, // 57: mmo.plugin.host.v1.Host.ReloadTools:input_type -> mmo.plugin.host.v1.ReloadToolsRequest
+	21, // 58: mmo.plugin.host.v1.Host.Read:input_type -> mmo.plugin.host.v1.ReadRequest
+	27, // 59: mmo.plugin.host.v1.Host.Inspect:input_type -> mmo.plugin.host.v1.InspectRequest
+	23, // 60: mmo.plugin.host.v1.Host.Natives:input_type -> mmo.plugin.host.v1.NativesRequest
+	26, // 61: mmo.plugin.host.v1.Host.EndNative:input_type -> mmo.plugin.host.v1.EndNativeRequest
+	29, // 62: mmo.plugin.host.v1.Host.Stop:input_type -> mmo.plugin.host.v1.StopRequest
+	32, // 63: mmo.plugin.host.v1.Host.Events:input_type -> mmo.plugin.host.v1.EventsRequest
+	37, // 64: mmo.plugin.host.v1.Host.Acknowledge:input_type -> mmo.plugin.host.v1.AcknowledgeRequest
+	45, // 65: mmo.plugin.host.v1.Host.Describe:output_type -> mmo.plugin.base.v1.DescribeResponse
+	2,  // 66: mmo.plugin.host.v1.Host.Launch:output_type -> mmo.plugin.host.v1.LaunchResponse
+	6,  // 67: mmo.plugin.host.v1.Host.Open:output_type -> mmo.plugin.host.v1.OpenResponse
+	9,  // 68: mmo.plugin.host.v1.Host.Recover:output_type -> mmo.plugin.host.v1.RecoverResponse
+	20, // 69: mmo.plugin.host.v1.Host.StartTurn:output_type -> mmo.plugin.host.v1.CommandResponse
+	20, // 70: mmo.plugin.host.v1.Host.Steer:output_type -> mmo.plugin.host.v1.CommandResponse
+	20, // 71: mmo.plugin.host.v1.Host.Interrupt:output_type -> mmo.plugin.host.v1.CommandResponse
+	20, // 72: mmo.plugin.host.v1.Host.SetGoal:output_type -> mmo.plugin.host.v1.CommandResponse
+	20, // 73: mmo.plugin.host.v1.Host.Compact:output_type -> mmo.plugin.host.v1.CommandResponse
+	20, // 74: mmo.plugin.host.v1.Host.Respond:output_type -> mmo.plugin.host.v1.CommandResponse
+	20, // 75: mmo.plugin.host.v1.Host.ReloadTools:output_type -> mmo.plugin.host.v1.CommandResponse
+	22, // 76: mmo.plugin.host.v1.Host.Read:output_type -> mmo.plugin.host.v1.ReadResponse
+	28, // 77: mmo.plugin.host.v1.Host.Inspect:output_type -> mmo.plugin.host.v1.InspectResponse
+	24, // 78: mmo.plugin.host.v1.Host.Natives:output_type -> mmo.plugin.host.v1.NativesResponse
+	20, // 79: mmo.plugin.host.v1.Host.EndNative:output_type -> mmo.plugin.host.v1.CommandResponse
+	30, // 80: mmo.plugin.host.v1.Host.Stop:output_type -> mmo.plugin.host.v1.StopResponse
+	33, // 81: mmo.plugin.host.v1.Host.Events:output_type -> mmo.plugin.host.v1.Event
+	38, // 82: mmo.plugin.host.v1.Host.Acknowledge:output_type -> mmo.plugin.host.v1.AcknowledgeResponse
+	65, // [65:83] is the sub-list for method output_type
+	47, // [47:65] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_plugins_host_proto_host_proto_init() }
@@ -3017,7 +3286,7 @@ func file_plugins_host_proto_host_proto_init() {
 		(*ThreadSpec_ResumeThreadId)(nil),
 		(*ThreadSpec_ForkThreadId)(nil),
 	}
-	file_plugins_host_proto_host_proto_msgTypes[28].OneofWrappers = []any{
+	file_plugins_host_proto_host_proto_msgTypes[32].OneofWrappers = []any{
 		(*Event_ReceivedJson)(nil),
 		(*Event_SentJson)(nil),
 		(*Event_Exited)(nil),
@@ -3030,7 +3299,7 @@ func file_plugins_host_proto_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_plugins_host_proto_host_proto_rawDesc), len(file_plugins_host_proto_host_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

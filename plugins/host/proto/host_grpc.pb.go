@@ -37,6 +37,8 @@ const (
 	Host_ReloadTools_FullMethodName = "/mmo.plugin.host.v1.Host/ReloadTools"
 	Host_Read_FullMethodName        = "/mmo.plugin.host.v1.Host/Read"
 	Host_Inspect_FullMethodName     = "/mmo.plugin.host.v1.Host/Inspect"
+	Host_Natives_FullMethodName     = "/mmo.plugin.host.v1.Host/Natives"
+	Host_EndNative_FullMethodName   = "/mmo.plugin.host.v1.Host/EndNative"
 	Host_Stop_FullMethodName        = "/mmo.plugin.host.v1.Host/Stop"
 	Host_Events_FullMethodName      = "/mmo.plugin.host.v1.Host/Events"
 	Host_Acknowledge_FullMethodName = "/mmo.plugin.host.v1.Host/Acknowledge"
@@ -82,6 +84,12 @@ type HostClient interface {
 	// Read returns the thread with its turns as the engine tells it.
 	Read(ctx context.Context, in *ReadRequest, opts ...grpc.CallOption) (*ReadResponse, error)
 	Inspect(ctx context.Context, in *InspectRequest, opts ...grpc.CallOption) (*InspectResponse, error)
+	// Natives tells which native agents live below the open thread, as the engine
+	// has them. A host whose engine knows none answers with an empty list.
+	Natives(ctx context.Context, in *NativesRequest, opts ...grpc.CallOption) (*NativesResponse, error)
+	// EndNative ends the thread of a native agent for good, with what runs in it
+	// and below it. The open thread and those that are not below it are refused.
+	EndNative(ctx context.Context, in *EndNativeRequest, opts ...grpc.CallOption) (*CommandResponse, error)
 	// Stop ends the turn, the engine and everything below it, and reports what
 	// would not die. The host itself lives on until its process is ended.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopResponse, error)
@@ -230,6 +238,26 @@ func (c *hostClient) Inspect(ctx context.Context, in *InspectRequest, opts ...gr
 	return out, nil
 }
 
+func (c *hostClient) Natives(ctx context.Context, in *NativesRequest, opts ...grpc.CallOption) (*NativesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(NativesResponse)
+	err := c.cc.Invoke(ctx, Host_Natives_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *hostClient) EndNative(ctx context.Context, in *EndNativeRequest, opts ...grpc.CallOption) (*CommandResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(CommandResponse)
+	err := c.cc.Invoke(ctx, Host_EndNative_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *hostClient) Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StopResponse)
@@ -309,6 +337,12 @@ type HostServer interface {
 	// Read returns the thread with its turns as the engine tells it.
 	Read(context.Context, *ReadRequest) (*ReadResponse, error)
 	Inspect(context.Context, *InspectRequest) (*InspectResponse, error)
+	// Natives tells which native agents live below the open thread, as the engine
+	// has them. A host whose engine knows none answers with an empty list.
+	Natives(context.Context, *NativesRequest) (*NativesResponse, error)
+	// EndNative ends the thread of a native agent for good, with what runs in it
+	// and below it. The open thread and those that are not below it are refused.
+	EndNative(context.Context, *EndNativeRequest) (*CommandResponse, error)
 	// Stop ends the turn, the engine and everything below it, and reports what
 	// would not die. The host itself lives on until its process is ended.
 	Stop(context.Context, *StopRequest) (*StopResponse, error)
@@ -365,6 +399,12 @@ func (UnimplementedHostServer) Read(context.Context, *ReadRequest) (*ReadRespons
 }
 func (UnimplementedHostServer) Inspect(context.Context, *InspectRequest) (*InspectResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Inspect not implemented")
+}
+func (UnimplementedHostServer) Natives(context.Context, *NativesRequest) (*NativesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Natives not implemented")
+}
+func (UnimplementedHostServer) EndNative(context.Context, *EndNativeRequest) (*CommandResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndNative not implemented")
 }
 func (UnimplementedHostServer) Stop(context.Context, *StopRequest) (*StopResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stop not implemented")
@@ -630,6 +670,42 @@ func _Host_Inspect_Handler(srv interface{}, ctx context.Context, dec func(interf
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Host_Natives_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(NativesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).Natives(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_Natives_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).Natives(ctx, req.(*NativesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Host_EndNative_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndNativeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(HostServer).EndNative(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Host_EndNative_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(HostServer).EndNative(ctx, req.(*EndNativeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Host_Stop_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StopRequest)
 	if err := dec(in); err != nil {
@@ -735,6 +811,14 @@ var Host_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Inspect",
 			Handler:    _Host_Inspect_Handler,
+		},
+		{
+			MethodName: "Natives",
+			Handler:    _Host_Natives_Handler,
+		},
+		{
+			MethodName: "EndNative",
+			Handler:    _Host_EndNative_Handler,
 		},
 		{
 			MethodName: "Stop",
