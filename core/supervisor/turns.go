@@ -155,9 +155,13 @@ type ending struct {
 // end publishes an ending: the file, then the row that names it together with
 // the input, then the processes go. in may be nil.
 func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
-	if a.jobID != "" && e.job.Terminal() && a.host != nil { // a writer's engine ends before its work is captured
-		a.keepHistory(ctx)
-		a.keepRows(ctx) // whoever learns of the end finds what led to it
+	over := e.job.Terminal()
+	if a.jobID == "" {
+		over = e.session.Terminal() && a.sup.cachedSession().Kind != kindInteractive
+	}
+	if over && a.host != nil {
+		a.keepHistory(ctx) // a writer's engine ends before its work is captured
+		a.keepRows(ctx)    // whoever learns of the end finds what led to it
 	}
 	patch, err := a.captured(ctx, &e)
 	if err != nil {
