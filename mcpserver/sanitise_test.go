@@ -106,7 +106,7 @@ func forbidden(value any) (found []string) {
 // TestResultsHoldNoSupervisorPaths pins that no tool shows a path of the
 // supervisor, whatever that says, and that a worker's text stays as it is.
 //
-// Spec: A001
+// Spec: A001, R109
 func TestResultsHoldNoSupervisorPaths(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	next := 9

@@ -40,7 +40,7 @@ func (a *app) demo(ctx context.Context) error {
 	a.notice("The models are SCRIPTED: they are offline stand-ins that say what a script says, not real models.")
 	a.notice("workspace: %s", workspace)
 	a.notice("")
-	out, err := a.exec(ctx, &sessionOptions{profile: "offline-demo", cwd: workspace}, demoPrompt)
+	out, err := a.exec(ctx, &sessionOptions{profile: "offline-demo", cwd: workspace}, demoPrompt, 0)
 	if err != nil {
 		return err
 	}

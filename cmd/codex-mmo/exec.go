@@ -16,14 +16,16 @@ import (
 
 func (a *app) execCmd() *cobra.Command {
 	var o sessionOptions
+	var wall time.Duration
 	cmd := &cobra.Command{
 		Use:   "exec [PROFILE] \"PROMPT\"",
 		Short: "Run a team on a prompt, without a screen, and print what comes of it",
 		Long: "exec starts a session of the profile in the workspace, gives the prompt to its root, shows live who does\n" +
 			"what, and prints the root's result. Interrupting it (Ctrl-C) leaves the session at work, as `codex-mmo detach`\n" +
-			"from elsewhere does: `codex-mmo status` shows it, `codex-mmo stop` ends it.\n\n" +
-			"Exit codes: 0 completed, 1 failed, suspended or paused, 2 wrong command line, 3 detached,\n" +
-			"130 stopped, cancelled or interrupted.",
+			"from elsewhere does: `codex-mmo status` shows it, `codex-mmo stop` ends it. So does --wall, which keeps what the\n" +
+			"root has said so far as a partial result.\n\n" +
+			"Exit codes: 0 completed, 1 failed, suspended or paused, 2 wrong command line, 3 detached, 124 detached by\n" +
+			"--wall, 130 stopped, cancelled or interrupted.",
 		Example: "  codex-mmo exec offline-demo \"look around\"\n  codex-mmo exec ./my-team \"fix the build\" --cwd ~/src/project --json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 1 && len(args) != 2 {
@@ -35,7 +37,10 @@ func (a *app) execCmd() *cobra.Command {
 			if len(args) == 2 {
 				o.profile = args[0]
 			}
-			out, err := a.exec(cmd.Context(), &o, args[len(args)-1])
+			if wall < 0 {
+				return usagef("--wall must be longer than nothing, not %s", wall)
+			}
+			out, err := a.exec(cmd.Context(), &o, args[len(args)-1], wall)
 			if err != nil {
 				return err
 			}
@@ -43,6 +48,7 @@ func (a *app) execCmd() *cobra.Command {
 		},
 	}
 	o.addFlags(cmd)
+	cmd.Flags().DurationVar(&wall, "wall", 0, "how long to wait for the session, e.g. 30m; then it is detached and works on (default: to its end)")
 	return cmd
 }
 
@@ -50,14 +56,16 @@ func (a *app) execCmd() *cobra.Command {
 type execResult struct {
 	Session        *control.SessionView `json:"session"`
 	Status         string               `json:"status"`
+	RootStatus     string               `json:"root_status"` // status; harness_wall_detached: the wall limit detached it
 	ExitCode       int                  `json:"exit_code"`
 	ElapsedSeconds float64              `json:"elapsed_seconds"`
 	EventsPath     string               `json:"events_path"`
 	Result         string               `json:"result"`
 }
 
-// exec runs a session to its end and returns what came of it.
-func (a *app) exec(ctx context.Context, o *sessionOptions, prompt string) (*execResult, error) {
+// exec runs a session to its end, or at most until the wall limit (0: none), and
+// returns what came of it.
+func (a *app) exec(ctx context.Context, o *sessionOptions, prompt string, wall time.Duration) (*execResult, error) {
 	if err := a.outside(); err != nil {
 		return nil, err
 	}
@@ -70,11 +78,57 @@ func (a *app) exec(ctx context.Context, o *sessionOptions, prompt string) (*exec
 	if err != nil {
 		return nil, err
 	}
+	detached := func() bool { return false }
+	if wall > 0 {
+		detached = a.detachAfter(ctx, f, rec, wall)
+	}
 	view, err := a.follow(ctx, f, rec)
+	walled := detached()
 	if err != nil {
 		return nil, launchError(err, rec)
 	}
-	return a.result(ctx, f, view, time.Since(started))
+	out, err := a.result(ctx, f, view, time.Since(started))
+	if err == nil && walled && out.Status == string(core.SessionDetached) {
+		out.RootStatus, out.ExitCode = wallDetached, exitWall
+	}
+	return out, err
+}
+
+const (
+	wallDetached = "harness_wall_detached"
+	wallReason   = "external harness wall expired"
+	// wallAgain is how long to let a session be that can't be detached yet,
+	// because its root has no thread.
+	wallAgain = 250 * time.Millisecond
+)
+
+// detachAfter detaches a session when a time is up. The function it returns ends
+// that and says whether the session was detached by it.
+func (a *app) detachAfter(ctx context.Context, f folders.Folders, rec *store.Session, wall time.Duration) func() bool {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan bool, 1)
+	go func() {
+		timer := time.NewTimer(wall)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				done <- false
+				return
+			case <-timer.C:
+			}
+			_, err := a.client(f, rec.SessionID, bringBackTimeout).DetachSession(context.WithoutCancel(ctx), control.DetachRequest{Reason: wallReason})
+			if err == nil {
+				done <- true
+				return
+			}
+			timer.Reset(wallAgain)
+		}
+	}()
+	return func() bool {
+		cancel()
+		return <-done
+	}
 }
 
 // launchError names the session that an error is about.
@@ -211,7 +265,7 @@ func (a *app) result(ctx context.Context, f folders.Folders, view *control.Sessi
 	}
 	dir := f.SessionDir(rec.SessionID)
 	out := &execResult{
-		Session: view, Status: string(rec.Status), ExitCode: exitCode(rec.Status), ElapsedSeconds: elapsed.Seconds(),
+		Session: view, Status: string(rec.Status), RootStatus: string(rec.Status), ExitCode: exitCode(rec.Status), ElapsedSeconds: elapsed.Seconds(),
 		EventsPath: filepath.Join(dir, "root-events.jsonl"),
 	}
 	if rec.RootResult.Name == "" {

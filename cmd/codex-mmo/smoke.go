@@ -24,7 +24,7 @@ import (
 	"github.com/codex-mmo/codex-mmo/core/supervisor"
 )
 
-// exitWall is the root's exit code when a smoke test took too long, as that of
+// exitWall is the exit code of a session that took too long, as that of
 // timeout(1).
 const exitWall = 124
 
@@ -197,7 +197,7 @@ func (a *app) runSmoke(ctx context.Context, f folders.Folders, rec *store.Sessio
 	view, err := a.follow(bounded, f, rec)
 	switch {
 	case err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) && ctx.Err() == nil:
-		out.RootStatus, out.ExitCode = "harness_wall_detached", exitWall
+		out.RootStatus, out.ExitCode = wallDetached, exitWall
 	case err != nil:
 		return launchError(err, rec)
 	default:

@@ -48,7 +48,9 @@ model m-writer
 
 // TestWriterFaults: whatever a writer makes, the workspace holds the whole patch
 // or stays as it was, nothing of it is run, and the refusal says why and what
-// to do.
+// to do. One that writes out of its scope taints the session.
+//
+// Spec: R124
 func TestWriterFaults(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -58,13 +60,17 @@ func TestWriterFaults(t *testing.T) {
 		files         map[string]string            // of the workspace; nil: as before
 		want          []string                     // all in what the lead heard last
 		job           func(control.JobView) string // "" or what is wrong
+		taints        string                       // the session; empty: nothing does
 	}{
 		{
 			name: "out of scope", command: "echo x >> README.md; echo y > src/a.txt",
-			want: []string{"out-of-scope mutation", "README.md"},
+			before: func(tm *team) { tm.write("README.md", "dirty\n") },
+			files:  map[string]string{"src/old.txt": "old\n", "src/gone.txt": "gone\n", "README.md": "dirty\n"},
+			want:   []string{"the session is tainted", "a person decides"},
+			taints: "out-of-scope mutation: README.md",
 			job: func(j control.JobView) string {
-				if j.Status != "failed" || j.Patch != nil {
-					return fmt.Sprintf("status %s, patch %+v", j.Status, j.Patch)
+				if j.Status != "failed" || j.Patch != nil || j.Error != "out-of-scope mutation: README.md" {
+					return fmt.Sprintf("status %s, patch %+v, error %q", j.Status, j.Patch, j.Error)
 				}
 				return ""
 			},
@@ -99,6 +105,9 @@ func TestWriterFaults(t *testing.T) {
 			t.Parallel()
 			tm := newTeam(t, writeFaultScript(tt.command), 3)
 			tm.commit(baseTree)
+			if tt.before != nil {
+				tt.before(tm)
+			}
 			tm.start("go")
 			tm.await("the writer's command", func(e control.FollowEvent) bool {
 				return e.Agent == "writer" && strings.HasPrefix(e.Text, "runs ")
@@ -119,6 +128,13 @@ func TestWriterFaults(t *testing.T) {
 			}
 			if diff := cmp.Diff(files, tm.tree()); diff != "" {
 				t.Errorf("the workspace (-want +got):\n%s", diff)
+			}
+			why := ""
+			if rec := tm.record(); rec.Tainted {
+				why = rec.TaintReasons[0].Reason
+			}
+			if why != tt.taints {
+				t.Errorf("the session is tainted by %q, want %q", why, tt.taints)
 			}
 			if tt.job != nil {
 				if wrong := tt.job(tm.job()); wrong != "" {

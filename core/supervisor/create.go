@@ -311,7 +311,7 @@ func record(ctx context.Context, in *CreateInput, snap *profile.Snapshot, rec *s
 	defer st.Close()
 	draft := &agentDraft{
 		session: rec.SessionID, ref: rec.RootAgentRef, role: snap.Agents[snap.RootAgent],
-		home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: in.Prompt, now: rec.CreatedAt,
+		home: homeDir(dir, snap.RootAgent), input: core.NewInputID(in.Random), text: harnessPrompt(in.Prompt, in.Kind, snap.Agents[snap.RootAgent]), now: rec.CreatedAt,
 		elsewhere: rec.Kind == KindAmbient,
 	}
 	cause := admitAgain(ctx, in.reconciler(), rec.SessionID, func() error {

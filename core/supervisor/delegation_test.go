@@ -62,6 +62,35 @@ func TestNestedDelegation(t *testing.T) {
 	}
 }
 
+// TestPeersDisposeOfNothing: who sees the session may read a peer's result, and
+// decides nothing over it; the root does.
+//
+// Spec: R071
+func TestPeersDisposeOfNothing(t *testing.T) {
+	t.Parallel()
+	place := testkit.NewPlace(t)
+	r := teamRig(t, place, "s1", place.Workspace, roomy, "")
+	parent := r.mustSpawn(r.lead(), read("reader"))[0]
+	peer := r.mustSpawn(r.lead(), read("routine_engineer"))[0]
+	r.become(parent, core.JobRunning)
+	seer := r.mustSpawn(r.caller(parent), read("helper"))[0] // its role sees the session
+	r.become(peer, core.JobCompleted)
+	j, err := r.cachedJob(peer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := access.May(r.caller(seer), control.VerbResult, r.target(j), r.state()); err != nil {
+		t.Errorf("it may not read the result: %v", err)
+	}
+	for _, verb := range []string{control.VerbAccept, control.VerbReject, control.VerbIntegrate} {
+		err := access.May(r.caller(seer), verb, r.target(j), r.state())
+		wantRefusal(t, verb, err, core.KindPermission, "not a descendant")
+		if err := access.May(r.lead(), verb, r.target(j), r.state()); err != nil {
+			t.Errorf("the root may not %s: %v", verb, err)
+		}
+	}
+}
+
 // TestNoChildOfACancelledParent: however a child's spawn and its parent's
 // cascade meet, no child of a cancelled parent goes on.
 //

@@ -30,6 +30,19 @@ const maxObjective = 4000
 // idleObjective is the goal of a root that is launched without a prompt.
 const idleObjective = "Work with the operator on what they ask for in this session, until they say that it is done."
 
+// goalNote tells the root of a session that nobody types in how its goal ends.
+const goalNote = "\n\nYou work towards an active goal, and a final message alone does not terminate an active goal. " +
+	"When all of it is done and checked, call `update_goal` with `status=\"complete\"`; when you can't go on, with `status=\"blocked\"`."
+
+// harnessPrompt is the first input of a root: the prompt, and in mode goal how
+// the goal ends, where no person types.
+func harnessPrompt(prompt, kind string, role profile.Agent) string {
+	if kind != kindNoninteractive || role.ExecutionMode != profile.ModeGoal {
+		return prompt
+	}
+	return prompt + goalNote
+}
+
 // boundedObjective is the objective for a task: the task itself, or as much of
 // its beginning as fits, with the digest of the whole. The whole is always in
 // the turn.
@@ -59,7 +72,7 @@ func (a *agent) seedGoal(ctx context.Context) error {
 	if in, err := a.lastInput(ctx); err != nil {
 		return err
 	} else if in != nil {
-		text = in.Text
+		text = strings.TrimSuffix(in.Text, goalNote)
 	}
 	objective, err := boundedObjective(text)
 	if err != nil {

@@ -167,3 +167,103 @@ func TestGoalEnding(t *testing.T) {
 		}
 	}
 }
+
+// TestHarnessPrompt: a root that nobody types to is told how its goal ends; in
+// mode turn its input is the prompt as it was given. The goal's objective is the
+// prompt alone.
+//
+// Spec: R118
+func TestHarnessPrompt(t *testing.T) {
+	t.Parallel()
+	const prompt = "Find the bug.\n"
+	goal := profile.Agent{ExecutionMode: profile.ModeGoal}
+	for _, same := range []string{
+		harnessPrompt(prompt, kindNoninteractive, profile.Agent{ExecutionMode: profile.ModeTurn}),
+		harnessPrompt(prompt, kindInteractive, goal),
+	} {
+		if same != prompt {
+			t.Errorf("the input is %q, want the prompt", same)
+		}
+	}
+	got := harnessPrompt(prompt, kindNoninteractive, goal)
+	for _, part := range []string{prompt, "call `update_goal`", "`status=\"complete\"`", "final message alone does not terminate an active goal"} {
+		if !strings.Contains(got, part) {
+			t.Errorf("the input %q lacks %q", got, part)
+		}
+	}
+}
+
+// rootPlayer is the actor of the root in mode goal, on a played host.
+func (r *rig) rootPlayer(host *playedHost, g store.Goal, turn string) *agent {
+	r.t.Helper()
+	rec := r.runNow(r.sess.RootAgentRef)
+	rec.Retired, rec.ThreadID = false, "thread"
+	role, err := r.snapshotAgent("lead")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	inGoalMode(g, turn)(&rec, &role)
+	a := r.newAgent(&rec, role)
+	a.host = host
+	if err := a.save(r.t.Context(), nil); err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// TestGoalOfTheRootActivatesWithItsFirstTurn: the root's seeded goal is set
+// active once, when a turn runs; without one nothing is sent.
+//
+// Spec: A004
+func TestGoalOfTheRootActivatesWithItsFirstTurn(t *testing.T) {
+	t.Parallel()
+	seed := store.Goal{Objective: "x", Status: goalPaused, TokenBudget: 10, BootstrapPending: true}
+	for _, tt := range []struct {
+		turn string
+		sent int
+		want store.Goal
+	}{
+		{"", 0, seed},
+		{"turn", 1, store.Goal{Objective: "x", Status: goalActive, TokenBudget: 10}},
+	} {
+		r := newRig(t, core.SessionRunning)
+		host := &playedHost{}
+		a := r.rootPlayer(host, seed, tt.turn)
+		for range 2 {
+			if err := a.activateGoal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(host.goals) != tt.sent || tt.sent > 0 && host.goals[0].GetStatus() != "active" {
+			t.Errorf("with turn %q the host was sent %v", tt.turn, host.goals)
+		}
+		if diff := cmp.Diff(&tt.want, r.runNow(r.sess.RootAgentRef).Goal); diff != "" {
+			t.Errorf("with turn %q the goal is (-want +got):\n%s", tt.turn, diff)
+		}
+		if status, _ := r.statuses(); status != core.SessionRunning {
+			t.Errorf("the session is %s", status)
+		}
+	}
+}
+
+// TestLateGoalOfAnEndedSession: what an engine says of its goal after its session
+// has ended brings nothing back.
+//
+// Spec: A033
+func TestLateGoalOfAnEndedSession(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, core.SessionRunning)
+	host := &playedHost{}
+	a := r.rootPlayer(host, store.Goal{Objective: "x", Status: goalPaused, TokenBudget: 10}, "")
+	r.sessionBecomes(core.SessionFinishing)
+	r.sessionBecomes(core.SessionCompleted)
+	if err := a.goalUpdated(t.Context(), goalActive); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.turnStarted(t.Context(), "late"); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := r.statuses(); status != core.SessionCompleted || len(host.goals) != 0 {
+		t.Errorf("the session is %s, the host was sent %v", status, host.goals)
+	}
+}

@@ -8,7 +8,7 @@ import (
 	hostpb "github.com/codex-mmo/codex-mmo/plugins/host/proto"
 )
 
-// terminalHistory is the thread of a job as its engine told it at the job's end.
+// terminalHistory is the thread of an agent as its engine told it at the end.
 type terminalHistory struct {
 	ThreadID string        `json:"thread_id"`
 	Turns    []historyTurn `json:"turns"` // oldest first
@@ -19,9 +19,9 @@ type historyTurn struct {
 	Status string `json:"status"`
 }
 
-// keepHistory writes down which turns the job's thread has, while its engine can
-// still be asked. What is known without it stands; that it is missing is no
-// failure of the job.
+// keepHistory writes down which turns the agent's thread has, while its engine
+// can still be asked. What is known without it stands; that it is missing is no
+// failure of the agent.
 func (a *agent) keepHistory(ctx context.Context) {
 	state, err := a.readThread(ctx)
 	if err != nil {
@@ -32,7 +32,11 @@ func (a *agent) keepHistory(ctx context.Context) {
 	for _, t := range state.GetTurns() {
 		history.Turns = append(history.Turns, historyTurn{t.GetId(), t.GetStatus()})
 	}
-	if err := store.WriteJSON(filepath.Join(a.evidenceDir(), "terminal-history.json"), history); err != nil {
+	name := "terminal-history.json"
+	if a.jobID == "" {
+		name = "root-terminal-history.json"
+	}
+	if err := store.WriteJSON(filepath.Join(a.evidenceDir(), name), history); err != nil {
 		a.log.Warn("the history of the thread is not kept", "err", err)
 	}
 }

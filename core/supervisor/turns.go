@@ -146,16 +146,22 @@ type ending struct {
 	// the result as canonical JSON, when it is valid.
 	contract   *store.Contract
 	structured []byte
-	rolled     bool   // member of a batch that was rolled back
-	reason     string // of a cancel
+	// tainted says what of it taints the session; empty: nothing.
+	tainted string
+	rolled  bool   // member of a batch that was rolled back
+	reason  string // of a cancel
 }
 
 // end publishes an ending: the file, then the row that names it together with
 // the input, then the processes go. in may be nil.
 func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
-	if a.jobID != "" && e.job.Terminal() && a.host != nil { // a writer's engine ends before its work is captured
-		a.keepHistory(ctx)
-		a.keepRows(ctx) // whoever learns of the end finds what led to it
+	over := e.job.Terminal()
+	if a.jobID == "" {
+		over = e.session.Terminal() && a.sup.cachedSession().Kind != kindInteractive
+	}
+	if over && a.host != nil {
+		a.keepHistory(ctx) // a writer's engine ends before its work is captured
+		a.keepRows(ctx)    // whoever learns of the end finds what led to it
 	}
 	patch, err := a.captured(ctx, &e)
 	if err != nil {
@@ -195,6 +201,11 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 		if patch != nil {
 			j.Patch = patch
 		}
+		if e.tainted != "" {
+			if err := a.taint(tx, c, e.tainted); err != nil {
+				return err
+			}
+		}
 		if err := a.sup.audit(tx, "agent_ended", a.jobID, "supervisor", map[string]any{"status": string(j.Status)}); err != nil {
 			return err
 		}
@@ -204,6 +215,18 @@ func (a *agent) end(ctx context.Context, in *store.Input, e ending) error {
 		return err
 	}
 	return a.finishPublished(ctx)
+}
+
+// taint marks the session for what the agent's job did.
+func (a *agent) taint(tx *store.Tx, c *change, why string) error {
+	rec, err := tx.Session(a.sup.session)
+	if err != nil || rec.Status.Terminal() {
+		return err
+	}
+	if err := a.sup.taint(tx, rec, a.jobID, why, "supervisor"); err != nil {
+		return err
+	}
+	return c.putSession(tx, rec)
 }
 
 // captured takes down a writing job's work when it ends, if it ends for good.

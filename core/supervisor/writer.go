@@ -124,6 +124,7 @@ func (a *agent) capture(ctx context.Context, e *ending) (*store.Patch, error) {
 	if len(captured.OutOfScope) > 0 {
 		e.job = core.JobFailed
 		e.err = "out-of-scope mutation: " + strings.Join(plainPaths(captured.OutOfScope), ", ")
+		e.tainted = e.err
 		return nil, nil
 	}
 	return patchRecord(captured, ref), nil
