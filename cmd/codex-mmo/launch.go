@@ -28,7 +28,8 @@ func (a *app) launchCmd() *cobra.Command {
 		Short: "Start a session of a team and talk to its root in Codex's own screen",
 		Long: "launch starts a session of the profile in the workspace and opens Codex's own screen on its root. Leaving the\n" +
 			"screen (/quit, or a closed terminal) detaches: root and workers go on, and `codex-mmo attach` brings the screen\n" +
-			"back. Ctrl-C is Codex's own: it interrupts a turn, and leaves where there is none. `codex-mmo stop` ends the session.",
+			"back. Ctrl-C is Codex's own: it interrupts a turn, and leaves where there is none. `codex-mmo stop` ends the session.\n\n" +
+			"Of a root in mode goal Codex asks whether to resume the paused goal. Leave it paused: your first message starts it.",
 		Example: "  codex-mmo launch offline-demo\n  codex-mmo launch ./my-team \"fix the build\" --cwd ~/src/project",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 2 {

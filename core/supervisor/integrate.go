@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 
 	"github.com/codex-mmo/codex-mmo/core"
@@ -104,9 +105,12 @@ func (s *Supervisor) abandonIntegration(ctx context.Context, job string, cause e
 		return s.audit(tx, "agent_patch_not_integrated", job, "supervisor", map[string]any{"error": cause.Error()})
 	})
 	if tainted {
-		err = errors.Join(err, s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
+		lost := s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 			return s.taint(tx, rec, job, cause.Error(), "supervisor")
-		}))
+		})
+		if lost != nil {
+			err = errors.Join(err, fmt.Errorf("the taint marker also could not be persisted: %w", lost))
+		}
 	}
 	return errors.Join(integrationError(cause), err)
 }

@@ -6,8 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/store"
 	"github.com/codex-mmo/codex-mmo/core/testkit"
 )
 
@@ -167,4 +171,105 @@ approval_policy = "never"
 goal_token_budget = 100000
 max_goal_token_budget = 200000
 execution_mode = "goal"`)
+}
+
+// TestSeededGoalWaits: the goal of a root that a person talks to is seeded
+// paused, and stays so, whoever comes and goes, until somebody says something.
+//
+// Spec: R021
+func TestSeededGoalWaits(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, resumeScript, 3)
+	tm.goalRoot()
+	screen, _ := tm.launch()
+	leave := func() {
+		t.Helper()
+		screen.await("Resume paused goal?") // Codex asks
+		looks := 0
+		tm.until("the end of the question", func() bool {
+			asks := strings.Contains(screen.tmux(nil, "capture-pane", "-p", "-t", "s"), "Resume paused goal?")
+			if asks && looks%100 == 0 { // a key that comes too early is lost
+				screen.tmux(nil, "send-keys", "-t", "s", "2")
+			}
+			looks++
+			return !asks
+		})
+		screen.enter("/quit", "EXIT=0")
+		tm.awaitStatus("detached")
+	}
+	leave()
+	screen.tmux(nil, "kill-server")
+	seeded := func() (store.Goal, *store.Session) {
+		t.Helper()
+		rec := tm.record()
+		run := tm.runOf(rec.RootAgentRef)
+		if run.Goal == nil {
+			t.Fatal("the root has no goal")
+		}
+		return *run.Goal, rec
+	}
+	goal, before := seeded()
+	if n := utf8.RuneCountInString(goal.Objective); goal.Status != "paused" || !goal.BootstrapPending || n == 0 || n > 4000 {
+		t.Errorf("the goal is %+v", goal)
+	}
+	screen = tm.open("resume", tm.session)
+	tm.until("the recorded screen", func() bool { return tm.record().Client != nil })
+	tm.look()
+	leave()
+	again, after := seeded()
+	if diff := cmp.Diff(goal, again); diff != "" {
+		t.Errorf("the goal changed (-want +got):\n%s", diff)
+	}
+	if after.ThreadID != before.ThreadID || before.ThreadID == "" || before.StartedAt == nil || !after.StartedAt.Equal(*before.StartedAt) {
+		t.Errorf("the session is on thread %q since %v, was on %q since %v", after.ThreadID, after.StartedAt, before.ThreadID, before.StartedAt)
+	}
+	tm.stop()
+	tm.assertClean()
+}
+
+// TestTaintedSessionIsResumed: a tainted session is resumed by who says that he
+// knows, and delegates no more, as jobs or as native agents.
+//
+// Spec: R037
+func TestTaintedSessionIsResumed(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, pauseScript, 3)
+	tm.atWork()
+	tm.leaveExec()
+	run := tm.record().CurrentRunID
+	verb[control.SessionView](tm, "taint", "--reason", "a file changed by itself")
+	verb[control.PauseResponse](tm, "pause")
+	tm.assertNoProcess()
+	var tainted string
+	tm.view(func(tx *store.Tx) error {
+		list, err := tx.AuditRows(tm.session, 0, 1000)
+		for _, row := range list {
+			if row.Event == "session_tainted" {
+				tainted = row.RunID
+			}
+		}
+		return err
+	})
+	if tainted != run || run == "" {
+		t.Errorf("the taint is on record for run %q, want %q", tainted, run)
+	}
+	screen := tm.open("resume", tm.session)
+	screen.await("--allow-tainted")
+	if rec := tm.record(); rec.Status != "paused" {
+		t.Errorf("after the refusal the session is %s", rec.Status)
+	}
+	screen.tmux(nil, "kill-server")
+	tm.open("resume", tm.session, "--allow-tainted")
+	tm.until("the recorded screen", func() bool { return tm.record().Client != nil })
+	config := readFile(t, filepath.Join(tm.folders.SessionDir(tm.session), "homes", "lead", "config.toml"))
+	_, agents, found := strings.Cut(config, "[agents]\n")
+	if !found || !strings.HasPrefix(agents, "enabled = false\n") {
+		t.Errorf("native agents are not switched off: %s", config)
+	}
+	for _, name := range []string{"agent_spawn", "agents_spawn", "agent_patch_integrate"} {
+		if strings.Contains(config, name) || !strings.Contains(config, "agent_result") {
+			t.Errorf("the root is offered %s: %s", name, config)
+		}
+	}
+	tm.over()
 }
