@@ -509,6 +509,22 @@ func (r *rig) again(set func(*Config)) *Supervisor {
 	return s
 }
 
+// TestDetachNeedsAThread: a session can be left once its root has a thread to
+// come back to.
+//
+// Spec: R098
+func TestDetachNeedsAThread(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, core.SessionRunning)
+	_, err := r.DetachSession(t.Context(), operator(), control.DetachRequest{})
+	if core.KindOf(err) != core.KindRuntime || !strings.Contains(err.Error(), "before the persistent root thread") {
+		t.Errorf("a detach without a thread: %v", err)
+	}
+	if status, _ := r.statuses(); status != core.SessionRunning {
+		t.Errorf("the session is %s", status)
+	}
+}
+
 // TestLateDetach: a session that ended while its detach was on the way has
 // ended; a detach of a detached one changes nothing.
 //

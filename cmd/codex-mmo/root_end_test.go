@@ -1,0 +1,187 @@
+package main_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/codex-mmo/codex-mmo/core/control"
+	"github.com/codex-mmo/codex-mmo/core/testkit"
+)
+
+// rootScript is that of a team whose root works alone.
+func rootScript(steps string) string {
+	return "\nmodel m-lead\n" + steps + "\nmodel m-worker\n  step\n    say \"never\"\n"
+}
+
+const waitsForGo = `  step
+    say "I begin."
+    shell "while [ ! -e go ]; do sleep 0.1; done"
+`
+
+// goOn lets the commands of waitsForGo end.
+func (tm *team) goOn() {
+	tm.t.Helper()
+	if err := os.WriteFile(filepath.Join(tm.place.Workspace, "go"), nil, 0o600); err != nil {
+		tm.t.Fatal(err)
+	}
+}
+
+// awaitRootShell returns once the root's command runs.
+func (tm *team) awaitRootShell() {
+	tm.t.Helper()
+	tm.await("the root's command", func(e control.FollowEvent) bool { return e.JobID == "" && strings.HasPrefix(e.Text, "runs ") })
+	tm.look()
+}
+
+// TestRootWithoutWords: a root whose turn ends without a message has failed, and
+// its result says why.
+//
+// Spec: R080
+func TestRootWithoutWords(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, rootScript("  step\n    think \"I say nothing.\"\n"), 3)
+	tm.start("go")
+	out := tm.finish()
+	if out.Status != "failed" || !strings.Contains(out.Session.Error, "without a readable terminal result") || out.Session.ResultKind != "partial" ||
+		!strings.Contains(out.Result, "root completed without a readable terminal result") {
+		t.Errorf("exec ended %s (%s) with %q: %s", out.Status, out.Session.ResultKind, out.Result, out.Session.Error)
+	}
+	tm.assertGone()
+}
+
+// TestRootIsInterruptedAndContinued: an operator interrupts a headless root and
+// gives it its next input; whoever waits for the session goes on waiting.
+//
+// Spec: R095
+func TestRootIsInterruptedAndContinued(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, rootScript(waitsForGo+`
+  when user starts "now say it"
+    step
+      say "SAID"
+`), 3)
+	tm.start("go")
+	tm.awaitRootShell()
+	look, err := tm.client.Control(t.Context(), control.Meta{}, control.ControlRequest{Action: control.ActionInspect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	thread := tm.record().ThreadID
+	stopped, err := tm.order(control.ControlRequest{Action: control.ActionInterrupt}, look.ControlRevision)
+	if err != nil || len(stopped.Result) != 0 || stopped.ControlRevision != look.ControlRevision+1 {
+		t.Fatalf("the interrupt: %v, %+v", err, stopped)
+	}
+	if view := tm.look(); view.Status != "paused" || view.ActiveTurnID != "" {
+		t.Errorf("the session is %s with turn %q", view.Status, view.ActiveTurnID)
+	}
+	select {
+	case <-tm.exited:
+		t.Error("exec does not wait any more")
+	default:
+	}
+	went, err := tm.order(control.ControlRequest{Action: control.ActionContinue, Input: "now say it"}, stopped.ControlRevision)
+	if err != nil || went.Result["turn_id"] == "" || went.Result["turn_id"] == nil {
+		t.Fatalf("the continue: %v, %+v", err, went)
+	}
+	if out := tm.finish(); out.Status != "completed" || out.Result != "SAID" || out.Session.RootThreadID != thread {
+		t.Errorf("exec ended %s with %q on %s, want thread %s", out.Status, out.Result, out.Session.RootThreadID, thread)
+	}
+	tm.assertSentOnce()
+	tm.assertClean()
+}
+
+// TestDetachedRootRecovers: a root that its wall limit detached recovers by
+// itself when its app-server is lost, on the same thread.
+//
+// Spec: R096
+func TestDetachedRootRecovers(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, rootScript(waitsForGo+`
+  when user starts "[recovery]"
+    step
+      say "RECOVERED"
+`), 3)
+	tm.start("go", "--wall", "3s")
+	testkit.Await(t, tm.exited, "the end of exec")
+	tm.look()
+	thread := tm.record().ThreadID
+	if got := tm.record().Status; got != "detached" {
+		t.Fatalf("the session is %s", got)
+	}
+	testkit.Kill9(t, tm.process("app-server", false))
+	tm.awaitStatus("completed")
+	end := tm.stored()
+	if end.RootThreadID != thread || end.Recoveries != 1 {
+		t.Errorf("it ended on %s after %d recoveries, want %s after one", end.RootThreadID, end.Recoveries, thread)
+	}
+	if got := readFile(t, filepath.Join(tm.folders.SessionDir(tm.session), "root-result.md")); got != "RECOVERED" {
+		t.Errorf("the result is %q", got)
+	}
+	tm.assertSentOnce()
+	tm.assertClean()
+}
+
+// TestDetachKeepsTheHost: leaving a session ends nothing of it; a stop does.
+//
+// Spec: R098
+func TestDetachKeepsTheHost(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, rootScript(waitsForGo), 3)
+	tm.start("go")
+	tm.awaitRootShell()
+	host, engine := tm.process("host", false), tm.process("app-server", false)
+	if view := verb[control.SessionView](tm, "detach"); view.Status != "detached" {
+		t.Errorf("the session is %s", view.Status)
+	}
+	testkit.Await(t, tm.exited, "the end of exec")
+	if now := tm.process("host", false); now != host || !engine.Alive() {
+		t.Errorf("the root's host is %+v, was %+v", now, host)
+	}
+	if answer := verb[control.StopResponse](tm, "stop"); answer.Session.Status != "stopped" {
+		t.Errorf("the session is %s", answer.Session.Status)
+	}
+	testkit.AwaitGone(t, host)
+	testkit.AwaitGone(t, engine)
+	tm.assertClean()
+}
+
+// TestProviderLimitSuspends: a root that a provider's usage limit stops is
+// suspended with what it has said, and goes on on its thread when it is told to.
+func TestProviderLimitSuspends(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, rootScript(`  step
+    say "I begin."
+    shell "true"
+  step
+    error 429 usage_limit_reached "The usage limit has been reached." resets-at=1796140000
+
+  when user starts "try again"
+    step
+      say "DONE"
+`), 3)
+	tm.start("go")
+	out := tm.finish()
+	f := out.Session.Failure
+	if out.Status != "suspended" || f == nil || f.Kind != "provider_usage_limited" || !f.Retryable || !out.Session.RuntimeCurrent {
+		t.Fatalf("exec ended %s with the failure %+v", out.Status, f)
+	}
+	dir := tm.folders.SessionDir(tm.session)
+	if rec := tm.record(); rec.RootResultKind != "partial" || rec.RootResult.Name != "root-partial-result.md" {
+		t.Errorf("the result is %s %s", rec.RootResultKind, rec.RootResult.Name)
+	}
+	readFile(t, filepath.Join(dir, "root-partial-result.md"))
+	thread := tm.record().ThreadID
+	went := verb[control.ContinueResponse](tm, "continue", "--input", "try again")
+	if went.Session.Status != "running" {
+		t.Errorf("after the continue the session is %s", went.Session.Status)
+	}
+	tm.awaitStatus("completed")
+	rec := tm.record()
+	if rec.Failure != nil || rec.ThreadID != thread || readFile(t, filepath.Join(dir, "root-result.md")) != "DONE" {
+		t.Errorf("it ended %s on %s (was %s), its failure %+v", rec.Status, rec.ThreadID, thread, rec.Failure)
+	}
+	tm.assertSentOnce()
+	tm.assertGone()
+}
