@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,14 +18,6 @@ const waitsForGo = `  step
     say "I begin."
     shell "while [ ! -e go ]; do sleep 0.1; done"
 `
-
-// goOn lets the commands of waitsForGo end.
-func (tm *team) goOn() {
-	tm.t.Helper()
-	if err := os.WriteFile(filepath.Join(tm.place.Workspace, "go"), nil, 0o600); err != nil {
-		tm.t.Fatal(err)
-	}
-}
 
 // awaitRootShell returns once the root's command runs.
 func (tm *team) awaitRootShell() {
