@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -265,6 +266,53 @@ func TestGracefulStop(t *testing.T) {
 	}
 	if got := tm.audited("session_stopped"); got["root_finalize_delivered"] != true || got["root_forced"] != false {
 		t.Errorf("the stop is on record as %v", got)
+	}
+	tm.assertClean()
+}
+
+// TestStopWaitsForItsTurn: a stop that finds another verb at work publishes
+// nothing before that is done; then it ends the session, and keeps the root's
+// last words.
+//
+// Spec: R092
+func TestStopWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, rootScript(waitsForGo), 3)
+	tm.start("go")
+	tm.awaitRootShell()
+	tm.leaveExec()
+	host := tm.process("host", false)
+	testkit.Stop(t, host) // the pause takes as long as its host does not answer
+	ended := make(chan [2]string, 2)
+	run := func(verb string) {
+		_, errs, code := tm.run(verb, tm.session)
+		ended <- [2]string{verb, fmt.Sprint(code, errs)}
+	}
+	go run("pause")
+	tm.until("the pause's intent", func() bool { return tm.record().ColdPausePending })
+	before := tm.record().Status
+	go run("stop")
+	if _, err := tm.client.Control(t.Context(), control.Meta{}, control.ControlRequest{Action: control.ActionInspect}); err != nil {
+		t.Fatal(err) // the supervisor answers meanwhile
+	}
+	if now := tm.record().Status; now != before || slices.Contains(tm.auditEvents(), "session_stopping") {
+		t.Errorf("before its turn the session is %s, was %s: %q", now, before, tm.auditEvents())
+	}
+	testkit.Cont(t, host)
+	for range 2 {
+		if got := testkit.Await(t, ended, "the verbs' ends"); !strings.HasPrefix(got[1], "0") {
+			t.Errorf("%s ended %s", got[0], got[1])
+		}
+	}
+	if rec := tm.record(); rec.Status != "stopped" {
+		t.Errorf("the session is %s", rec.Status)
+	}
+	events := tm.auditEvents()
+	if paused, stopping := slices.Index(events, "session_paused"), slices.Index(events, "session_stopping"); paused < 0 || stopping < paused {
+		t.Errorf("the trail is %q, want session_paused before session_stopping", events)
+	}
+	if got := readFile(t, filepath.Join(tm.folders.SessionDir(tm.session), "root-partial-result.md")); !strings.Contains(got, "I begin.") {
+		t.Errorf("the root's partial result is %q", got)
 	}
 	tm.assertClean()
 }
