@@ -48,14 +48,21 @@ const (
 func newContractTeam(t *testing.T, schema, enforcement, worker string) *team {
 	t.Helper()
 	tm := newTeam(t, fmt.Sprintf(contractScript, worker), 3)
+	tm.holdTo("worker", schema, enforcement)
+	return tm
+}
+
+// holdTo gives a role a contract.
+func (tm *team) holdTo(agent, schema, enforcement string) {
+	tm.t.Helper()
 	if err := os.MkdirAll(filepath.Join(tm.profileDir(), "contracts"), 0o700); err != nil {
-		t.Fatal(err)
+		tm.t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(tm.profileDir(), "contracts", "result.json"), []byte(schema), 0o600); err != nil {
-		t.Fatal(err)
+		tm.t.Fatal(err)
 	}
-	tm.edit("profile.toml", "[agents.worker]\n", fmt.Sprintf("[agents.worker]\noutput_contract = \"contracts/result.json\"\ncontract_enforcement = %q\n", enforcement))
-	return tm
+	head := "[agents." + agent + "]\n"
+	tm.edit("profile.toml", head, fmt.Sprintf("%soutput_contract = \"contracts/result.json\"\ncontract_enforcement = %q\n", head, enforcement))
 }
 
 // goal makes the worker one in mode goal.

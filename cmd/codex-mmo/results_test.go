@@ -3,8 +3,6 @@ package main_test
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -57,13 +55,7 @@ model m-worker
 func TestDispositions(t *testing.T) {
 	t.Parallel()
 	tm := newTeam(t, fmt.Sprintf(writersScript, fmt.Sprintf("%x", sha256.Sum256([]byte("new\n")))), 3)
-	if err := os.MkdirAll(filepath.Join(tm.profileDir(), "contracts"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(tm.profileDir(), "contracts", "result.json"), []byte(`{"type":"object"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tm.edit("profile.toml", "[agents.writer]\n", "[agents.writer]\noutput_contract = \"contracts/result.json\"\n")
+	tm.holdTo("writer", `{"type":"object"}`, "strict")
 	tm.edit("profile.toml", "max_active_writers = 1", "max_active_writers = 2")
 	tm.commit(baseTree)
 	tm.start("go")

@@ -1,7 +1,11 @@
 package main_test
 
 import (
+	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -175,4 +179,140 @@ func TestProviderLimitSuspends(t *testing.T) {
 	}
 	tm.assertSentOnce()
 	tm.assertGone()
+}
+
+// gracefulScript has a root and a worker at work until they may go on; both end
+// their turns as they are asked to.
+const gracefulScript = `
+model m-lead
+  step
+    call mcp__mmo_mesh agent_spawn {"agent": "worker", "task": "work"}
+  step
+    shell "while [ ! -e go ]; do sleep 0.1; done"
+
+  when user starts "Finish now"
+    step
+      say "MY REPORT"
+
+model m-worker
+  step
+    shell "while [ ! -e go ]; do sleep 0.1; done"
+
+  when user starts "Finalize now"
+    step
+      say "MY RESULT"
+`
+
+// TestGracefulStop: a stop that gives time asks the root and its workers for
+// their results, in the turns that run; what they give is kept.
+//
+// Spec: R101, R102
+func TestGracefulStop(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, gracefulScript, 3)
+	tm.goalRoot()
+	tm.start("go")
+	tm.awaitWorkerShell()
+	tm.awaitRootShell()
+	stopped := make(chan string, 1)
+	go func() {
+		out, errs, _ := tm.run("stop", tm.session, "--grace", "60s", "--json")
+		stopped <- out + errs
+	}()
+	asked := func(path string) bool {
+		for _, r := range rows(t, path) {
+			if r.Direction == "sent" && r.Message.Method == "turn/steer" {
+				return true
+			}
+		}
+		return false
+	}
+	events := filepath.Join(tm.folders.SessionDir(tm.session), "root-events.jsonl")
+	tm.until("both orders", func() bool {
+		return asked(events) && asked(filepath.Join(tm.folders.JobDir(tm.jobNow().JobID), "events.jsonl"))
+	})
+	root, err := tm.client.Control(t.Context(), control.Meta{}, control.ControlRequest{Action: control.ActionInspect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if view := tm.look(); root.Live.ActiveTurnID == "" || root.Live.ActiveTurnID != view.ActiveTurnID || view.Status != "running" {
+		t.Errorf("the root's turn is %q, the session's %q, its status %s", root.Live.ActiveTurnID, view.ActiveTurnID, view.Status)
+	}
+	if err := os.WriteFile(filepath.Join(tm.place.Workspace, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	said := testkit.Await(t, stopped, "the end of stop")
+	var answer control.StopResponse
+	if err := json.Unmarshal([]byte(said), &answer); err != nil {
+		t.Fatalf("stop printed %q: %v", said, err)
+	}
+	if out := tm.finish(); out.Status != "stopped" || answer.Session.Status != "stopped" {
+		t.Errorf("exec ended %s, stop %s", out.Status, answer.Session.Status)
+	}
+	if j := tm.job(); j.Status != "completed" || tm.result(j.JobID, "result.md") != "MY RESULT" {
+		t.Errorf("the worker ended %+v", j)
+	}
+	var sent []string
+	for _, r := range rows(t, events) {
+		if r.Direction == "sent" && strings.HasPrefix(r.Message.Method, "turn/") {
+			sent = append(sent, r.Message.Method)
+		}
+	}
+	if !slices.Equal(sent, []string{"turn/start", "turn/steer"}) {
+		t.Errorf("the root was sent %q", sent)
+	}
+	if got := readFile(t, filepath.Join(tm.folders.SessionDir(tm.session), "root-partial-result.md")); !strings.Contains(got, "MY REPORT") {
+		t.Errorf("the root's partial result is %q", got)
+	}
+	if got := tm.audited("session_stopped"); got["root_finalize_delivered"] != true || got["root_forced"] != false {
+		t.Errorf("the stop is on record as %v", got)
+	}
+	tm.assertClean()
+}
+
+// TestStopWaitsForItsTurn: a stop that finds another verb at work publishes
+// nothing before that is done; then it ends the session, and keeps the root's
+// last words.
+//
+// Spec: R092
+func TestStopWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	tm := newTeam(t, rootScript(waitsForGo), 3)
+	tm.start("go")
+	tm.awaitRootShell()
+	tm.leaveExec()
+	host := tm.process("host", false)
+	testkit.Stop(t, host) // the pause takes as long as its host does not answer
+	ended := make(chan [2]string, 2)
+	run := func(verb string) {
+		_, errs, code := tm.run(verb, tm.session)
+		ended <- [2]string{verb, fmt.Sprint(code, errs)}
+	}
+	go run("pause")
+	tm.until("the pause's intent", func() bool { return tm.record().ColdPausePending })
+	before := tm.record().Status
+	go run("stop")
+	if _, err := tm.client.Control(t.Context(), control.Meta{}, control.ControlRequest{Action: control.ActionInspect}); err != nil {
+		t.Fatal(err) // the supervisor answers meanwhile
+	}
+	if now := tm.record().Status; now != before || slices.Contains(tm.auditEvents(), "session_stopping") {
+		t.Errorf("before its turn the session is %s, was %s: %q", now, before, tm.auditEvents())
+	}
+	testkit.Cont(t, host)
+	for range 2 {
+		if got := testkit.Await(t, ended, "the verbs' ends"); !strings.HasPrefix(got[1], "0") {
+			t.Errorf("%s ended %s", got[0], got[1])
+		}
+	}
+	if rec := tm.record(); rec.Status != "stopped" {
+		t.Errorf("the session is %s", rec.Status)
+	}
+	events := tm.auditEvents()
+	if paused, stopping := slices.Index(events, "session_paused"), slices.Index(events, "session_stopping"); paused < 0 || stopping < paused {
+		t.Errorf("the trail is %q, want session_paused before session_stopping", events)
+	}
+	if got := readFile(t, filepath.Join(tm.folders.SessionDir(tm.session), "root-partial-result.md")); !strings.Contains(got, "I begin.") {
+		t.Errorf("the root's partial result is %q", got)
+	}
+	tm.assertClean()
 }

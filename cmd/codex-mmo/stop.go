@@ -16,8 +16,9 @@ func (a *app) stopCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stop SESSION",
 		Short: "End a session and every process it started; results and evidence stay",
-		Long: "stop ends the session for good: running turns are interrupted (after --grace, if they have not ended by\n" +
-			"themselves), every process of the session is ended and looked for, and what was saved stays on disk.\n\n" +
+		Long: "stop ends the session for good: running turns are interrupted, every process of the session is ended and looked\n" +
+			"for, and what was saved stays on disk. With --grace the root and the workers that are at work are asked for their\n" +
+			"results first, and have that long to give them.\n\n" +
 			"Exit codes: 0 everything is gone, 1 something still lives (it is named) or the session could not be stopped.",
 		Args: exactArgs("SESSION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -28,7 +29,7 @@ func (a *app) stopCmd() *cobra.Command {
 			return a.showStop(answer)
 		},
 	}
-	cmd.Flags().DurationVar(&grace, "grace", 0, "how long running turns may take to end by themselves, e.g. 30s")
+	cmd.Flags().DurationVar(&grace, "grace", 0, "how long those who are at work may take to give their results, e.g. 30s")
 	return cmd
 }
 

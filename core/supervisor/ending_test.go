@@ -247,7 +247,7 @@ func TestEndings(t *testing.T) {
 			r := newRig(t, tt.status, tt.before...)
 			var err error
 			if tt.root == "" {
-				err = r.stopNow(t.Context())
+				err = r.stopNow(t.Context(), false)
 			} else {
 				r.rootEnds(tt.root)
 				for moved := true; moved && err == nil; {
@@ -267,7 +267,7 @@ func TestEndings(t *testing.T) {
 			if served := r.life.Err() == nil; served != tt.stillServed {
 				t.Errorf("the supervisor stays: %v, want %v", served, tt.stillServed)
 			}
-			if err := r.stopNow(t.Context()); err != nil {
+			if err := r.stopNow(t.Context(), false); err != nil {
 				t.Errorf("a stop after the end: %v", err)
 			}
 		})

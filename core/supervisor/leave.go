@@ -94,7 +94,7 @@ func (s *Supervisor) CancelSession(ctx context.Context, call control.Call, r con
 	}
 	why := &killReason{status: core.JobCancelled, text: cmp.Or(r.Reason, "the session was cancelled")}
 	err := s.commit(ctx, func(tx *store.Tx, c *change) error {
-		return s.beginEnd(tx, c, core.SessionCancelling, core.SessionCancelled, why, func(tx *store.Tx) error {
+		return s.beginEnd(tx, c, core.SessionCancelling, core.SessionCancelled, why, func(tx *store.Tx, _ *store.Session) error {
 			return s.audit(tx, "session_cancelling", "", "operator", map[string]any{"reason": r.Reason})
 		})
 	})

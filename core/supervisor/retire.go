@@ -17,7 +17,8 @@ import (
 type killReason struct {
 	status core.JobStatus // cancelled, stopped, failed
 	text   string
-	rolled bool // member of a batch that was rolled back
+	rolled bool           // member of a batch that was rolled back
+	note   map[string]any // for the audit row of a session's end
 }
 
 // Bounds of an agent's end.

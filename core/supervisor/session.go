@@ -40,8 +40,8 @@ func (s *Supervisor) watchRoot(ctx context.Context) {
 // nextForRoot makes the one move that is due now, if any.
 func (s *Supervisor) nextForRoot(ctx context.Context) (moved bool, err error) {
 	rec := s.cachedSession()
-	if rec.ColdPausePending {
-		return false, nil // the pause publishes what has ended
+	if rec.ColdPausePending || s.stopping.Load() {
+		return false, nil // the pause or the stop publishes what has ended
 	}
 	outcome := core.SessionStatus(rec.RootOutcome)
 	over := rec.RootDone && outcome != ""
@@ -157,7 +157,7 @@ func (s *Supervisor) rootEngineLives() bool {
 // retires every agent, releases the gateway and publishes the terminal status.
 // It is safe to repeat after a crash at any point. more goes into the first
 // transaction; it may be nil.
-func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionStatus, reason *killReason, more func(*store.Tx) error) error {
+func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionStatus, reason *killReason, more func(*store.Tx, *store.Session) error) error {
 	err := s.commit(ctx, func(tx *store.Tx, c *change) error { return s.beginEnd(tx, c, during, final, reason, more) })
 	if err != nil {
 		return err
@@ -176,7 +176,7 @@ func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionSta
 	err = s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 		rec.Status, rec.FinishedAt, rec.Client = final, &now, nil
 		rec.LastRunID, rec.CurrentRunID = s.runID, ""
-		return s.audit(tx, "session_"+string(final), "", "supervisor", nil)
+		return s.audit(tx, "session_"+string(final), "", "supervisor", reason.note)
 	})
 	if err == nil {
 		s.cleanRuntime()
@@ -184,13 +184,13 @@ func (s *Supervisor) tearDown(ctx context.Context, during, final core.SessionSta
 	return err
 }
 
-func (s *Supervisor) beginEnd(tx *store.Tx, c *change, during, final core.SessionStatus, reason *killReason, more func(*store.Tx) error) error {
+func (s *Supervisor) beginEnd(tx *store.Tx, c *change, during, final core.SessionStatus, reason *killReason, more func(*store.Tx, *store.Session) error) error {
 	rec, err := tx.Session(s.session)
 	if err != nil || rec.Status.Terminal() {
 		return err
 	}
 	if more != nil {
-		if err := more(tx); err != nil {
+		if err := more(tx, rec); err != nil {
 			return err
 		}
 	}

@@ -69,6 +69,8 @@ type Supervisor struct {
 	wg         sync.WaitGroup
 	committing sync.Mutex // held from a transaction until its changes are published
 
+	stopping atomic.Bool // a stop lets what is at work come to its end
+
 	endMu sync.Mutex // held by the one end that is under way
 	over  bool       // guarded by endMu: an end has succeeded
 	repo  repoOnce

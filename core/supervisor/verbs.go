@@ -339,10 +339,11 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 		return nil, err
 	}
 	defer unlock()
-	if err := s.waitIdle(ctx, r.GraceSeconds); err != nil {
+	asked, err := s.windDown(ctx, r.GraceSeconds)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.stopNow(context.WithoutCancel(ctx)); err != nil {
+	if err := s.stopNow(context.WithoutCancel(ctx), asked); err != nil {
 		return nil, err
 	}
 	answer := &control.StopResponse{Session: *s.SessionView(), Survivors: []control.ProcessView{}}

@@ -329,35 +329,3 @@ func (s *Supervisor) loadRun(ctx context.Context, ref string) (rec *store.AgentR
 	})
 	return rec, err
 }
-
-// waitIdle lets the root's turn and the jobs end by themselves within a grace.
-func (s *Supervisor) waitIdle(ctx context.Context, seconds float64) error {
-	timer := time.NewTimer(time.Duration(seconds * float64(time.Second)))
-	defer timer.Stop()
-	for {
-		changed := s.changes()
-		rec := s.cachedSession()
-		if seconds == 0 || rec.Status.Terminal() || (rec.RootDone && len(s.activeJobs()) == 0) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// stopNow retires everything and publishes `stopped`. A session that has ended
-// meanwhile stays as it ended.
-func (s *Supervisor) stopNow(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
-	defer cancel()
-	return s.ending(func() error {
-		return s.tearDown(ctx, core.SessionFinishing, core.SessionStopped, endOf(core.SessionStopped), func(tx *store.Tx) error {
-			return s.audit(tx, "session_stopping", "", "operator", nil)
-		})
-	})
-}
