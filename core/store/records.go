@@ -274,14 +274,17 @@ type Job struct {
 	Contract *Contract `json:"contract,omitempty"`
 	Literal  *Literal  `json:"literal,omitempty"`
 
-	Inbox            InboxState  `json:"inbox,omitempty"`
-	ColdPausePending bool        `json:"cold_pause_pending,omitempty"`
-	CancelReason     string      `json:"cancel_reason,omitempty"`
-	RolledBack       bool        `json:"atomic_batch_rolled_back,omitempty"`
-	Error            string      `json:"error,omitempty"`
-	Warning          string      `json:"warning,omitempty"`
-	Failure          *Failure    `json:"failure,omitempty"`
-	Usage            *TokenUsage `json:"usage,omitempty"`
+	Inbox            InboxState `json:"inbox,omitempty"`
+	ColdPausePending bool       `json:"cold_pause_pending,omitempty"`
+	CancelReason     string     `json:"cancel_reason,omitempty"`
+	// ControlRevision was always written by earlier builds of this state package.
+	// Nobody reads it; without it their jobs could not be read.
+	ControlRevision uint64      `json:"control_revision,omitempty"`
+	RolledBack      bool        `json:"atomic_batch_rolled_back,omitempty"`
+	Error           string      `json:"error,omitempty"`
+	Warning         string      `json:"warning,omitempty"`
+	Failure         *Failure    `json:"failure,omitempty"`
+	Usage           *TokenUsage `json:"usage,omitempty"`
 }
 
 // Contract tells how a job's result is held to its contract, and what came of
