@@ -360,6 +360,23 @@ func TestLiteralResult(t *testing.T) {
 	if diff := cmp.Diff(any(map[string]any{"operation": "summarize_supplied", "input_sha256": sum}), got.Content); diff != "" || got.ContentFormat != "json" {
 		t.Errorf("it is read as %s (-want +got):\n%s", got.ContentFormat, diff)
 	}
+	canonical := `{"input_sha256":"` + sum + `","operation":"summarize_supplied"}` + "\n"
+	words, err := tm.client.Result(t.Context(), control.Meta{}, control.ResultRequest{JobID: j.JobID, Text: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := `{"operation":"summarize_supplied","input_sha256":"` + sum + `"}`
+	for _, page := range []struct {
+		page *control.ResultResponse
+		of   string
+	}{{got, canonical}, {words, said}} {
+		if want := fmt.Sprintf("%x", sha256.Sum256([]byte(page.of))); page.page.SHA256 != want || page.page.TotalChars != len(page.of) {
+			t.Errorf("the page is of %d characters with the hash %s, want those of %q", page.page.TotalChars, page.page.SHA256, page.of)
+		}
+	}
+	if words.Content != said || words.ContentFormat != "text" {
+		t.Errorf("the words are read as %s: %q", words.ContentFormat, words.Content)
+	}
 	if first := tm.sentTurns(j.JobID)[0].Text; !strings.Contains(first, data) || !strings.Contains(first, sum) {
 		t.Errorf("the task was given as %q", first)
 	}

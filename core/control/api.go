@@ -516,7 +516,7 @@ type ResultResponse struct {
 	NextCursor    *int   `json:"next_cursor"` // null at the end
 	Truncated     bool   `json:"truncated"`
 	TotalChars    int    `json:"total_chars"`
-	SHA256        string `json:"sha256"` // of the whole result
+	SHA256        string `json:"sha256"` // of the whole text that the page is of
 	Untrusted     bool   `json:"untrusted"`
 	Error         string `json:"error,omitempty"`
 }

@@ -129,7 +129,8 @@ func (s *Supervisor) finishWait(call control.Call, caller access.Caller, answer 
 		if err != nil || j.ResultKind == "" {
 			continue
 		}
-		text, _, err := s.resultText(j)
+		ref, _ := resultRef(j)
+		text, err := s.resultText(j, ref)
 		if err != nil {
 			continue // shown by agent_result, with its reason
 		}
@@ -148,7 +149,11 @@ func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.Re
 	if j.ResultKind == "" {
 		return nil, core.Errorf(core.KindRuntime, "job %s is %s and has no result", j.JobID, j.Status).WithRemedy("wait for it with agents_wait")
 	}
-	text, structured, err := s.resultText(j)
+	ref, structured := resultRef(j)
+	if r.Text {
+		ref, structured = j.Result, false
+	}
+	text, err := s.resultText(j, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +174,13 @@ func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.Re
 	page, more := slice(text, r.Cursor, size)
 	var content any = page
 	format := "text"
-	if structured && !r.Text && !more && r.Cursor == 0 {
+	if structured && !more && r.Cursor == 0 {
 		content, format = json.RawMessage(strings.TrimSuffix(text, "\n")), "json"
 	}
 	answer := &control.ResultResponse{
 		JobID: j.JobID, Status: string(j.Status), ResultKind: string(j.ResultKind), ResultState: string(j.ResultState),
 		ContentFormat: format, Content: content, Cursor: r.Cursor, Truncated: more, TotalChars: total,
-		SHA256: j.Result.SHA256, Untrusted: true, Error: j.Error,
+		SHA256: ref.SHA256, Untrusted: true, Error: j.Error,
 	}
 	if more {
 		next := r.Cursor + utf8.RuneCountInString(page)
@@ -184,15 +189,20 @@ func (s *Supervisor) Result(ctx context.Context, call control.Call, r control.Re
 	return answer, nil
 }
 
-// resultText reads a job's result and proves that it is the published one: the
-// canonical JSON of one that meets its contract, else the words.
-func (s *Supervisor) resultText(j *store.Job) (text string, structured bool, err error) {
-	ref := j.Result
+// resultRef is the file of a job's result that is read: the canonical JSON of one
+// that meets its contract, else the words.
+func resultRef(j *store.Job) (ref store.FileRef, structured bool) {
 	if c := j.Contract; c != nil && c.Structured.Name != "" && j.ResultKind == core.ResultFinal {
-		ref, structured = c.Structured, true
+		return c.Structured, true
 	}
+	return j.Result, false
+}
+
+// resultText reads a file of a job's result and proves that it is the published
+// one.
+func (s *Supervisor) resultText(j *store.Job, ref store.FileRef) (string, error) {
 	raw, err := store.ReadPublished(s.cfg.Folders.JobDir(j.JobID), ref, maxResultBytes)
-	return string(raw), structured, err
+	return string(raw), err
 }
 
 func (s *Supervisor) markRead(ctx context.Context, j *store.Job) (*store.Job, error) {
