@@ -43,9 +43,15 @@ func (s *Supervisor) DetachSession(ctx context.Context, call control.Call, r con
 // the root has said so far. A failure that a client was to decide about suspends
 // the session now.
 func (s *Supervisor) detach(ctx context.Context, reason, caller string) error {
-	ref, err := s.rootPartial(reason)
-	if err != nil {
-		return err
+	var ref store.FileRef
+	if reason != "" { // without one there is nothing to keep
+		said, err := s.rootSaid()
+		if err != nil {
+			return err
+		}
+		if ref, err = s.rootPartial(reason, said); err != nil {
+			return err
+		}
 	}
 	return s.updateSession(ctx, func(tx *store.Tx, rec *store.Session) error {
 		if !rec.Status.Admitting() && rec.Status != core.SessionStarting {
@@ -64,20 +70,19 @@ func (s *Supervisor) detach(ctx context.Context, reason, caller string) error {
 	})
 }
 
+// rootSaid returns the root's last words so far; empty: it has said nothing.
+func (s *Supervisor) rootSaid() (string, error) {
+	return lastMessage(s.cfg.Folders.SessionDir(s.session) + "/root-events.jsonl")
+}
+
 // rootPartial publishes what the root has said so far, under a reason for which
-// that is all. Without a reason there is nothing to keep.
-func (s *Supervisor) rootPartial(reason string) (store.FileRef, error) {
-	if reason == "" {
-		return store.FileRef{}, nil
-	}
-	dir := s.cfg.Folders.SessionDir(s.session)
+// that is all.
+func (s *Supervisor) rootPartial(reason, said string) (store.FileRef, error) {
 	text := "# Partial result\n\nThe root has not ended: " + reason + ".\n"
-	if said, err := lastMessage(dir + "/root-events.jsonl"); err != nil {
-		return store.FileRef{}, err
-	} else if said != "" {
+	if said != "" {
 		text += "\nIts last words so far:\n\n" + said + "\n"
 	}
-	return store.Publish(dir, "root-partial-result.md", []byte(text))
+	return store.Publish(s.cfg.Folders.SessionDir(s.session), "root-partial-result.md", []byte(text))
 }
 
 // CancelSession ends the session at once: what is at work is cut off. The intent

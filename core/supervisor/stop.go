@@ -13,20 +13,26 @@ import (
 
 // windDown gives what is at work time to end by itself: everybody who has a turn
 // is asked once for the result of what there is. It reports whether the root was
-// asked. Until it returns, the session does not end by itself.
+// asked.
 func (s *Supervisor) windDown(ctx context.Context, seconds float64) (asked bool, err error) {
 	if seconds == 0 {
 		return false, nil
 	}
-	s.stopping.Store(true)
-	defer func() {
-		if err != nil { // nobody stops it now: what was due goes on
-			s.stopping.Store(false)
-			_ = s.commit(s.life, func(_ *store.Tx, c *change) error { c.wake = true; return nil })
+	grace, cancel := context.WithTimeout(ctx, time.Duration(seconds*float64(time.Second)))
+	defer cancel()
+	asked = s.finalizeAll(grace)
+	for {
+		changed := s.changes()
+		rec := s.cachedSession()
+		if rec.Status.Terminal() || rec.RootDone && len(s.activeJobs()) == 0 {
+			return asked, nil
 		}
-	}()
-	asked = s.finalizeAll(ctx)
-	return asked, s.waitIdle(ctx, seconds)
+		select {
+		case <-changed:
+		case <-grace.Done():
+			return asked, context.Cause(ctx) // nil: the time is up
+		}
+	}
 }
 
 // finalizeAll asks all agents that have a turn for their results, and reports
@@ -68,26 +74,6 @@ func (s *Supervisor) finalizeAll(ctx context.Context) (root bool) {
 	return delivered.Load()
 }
 
-// waitIdle lets the root's turn and the jobs end by themselves within a grace.
-func (s *Supervisor) waitIdle(ctx context.Context, seconds float64) error {
-	timer := time.NewTimer(time.Duration(seconds * float64(time.Second)))
-	defer timer.Stop()
-	for {
-		changed := s.changes()
-		rec := s.cachedSession()
-		if seconds == 0 || rec.Status.Terminal() || (rec.RootDone && len(s.activeJobs()) == 0) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
 // stopNow retires everything and publishes `stopped`. A session that has ended
 // meanwhile stays as it ended. asked says whether the root was asked for its
 // result.
@@ -96,13 +82,13 @@ func (s *Supervisor) stopNow(ctx context.Context, asked bool) error {
 	defer cancel()
 	return s.ending(func() error {
 		rec := s.cachedSession()
-		said, err := lastMessage(s.cfg.Folders.SessionDir(s.session) + "/root-events.jsonl")
+		said, err := s.rootSaid()
 		if err != nil {
 			return err
 		}
 		var partial store.FileRef
 		if said != "" && !rec.Status.Terminal() {
-			if partial, err = s.rootPartial("the session was stopped"); err != nil {
+			if partial, err = s.rootPartial("the session was stopped", said); err != nil {
 				return err
 			}
 		}

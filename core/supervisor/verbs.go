@@ -325,9 +325,9 @@ func ReadAudit(ctx context.Context, st *store.Store, session string, r control.A
 	return answer, err
 }
 
-// Stop ends the session: a running root turn may end by itself within the
-// grace, then everything is retired.
-func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.StopRequest) (*control.StopResponse, error) {
+// Stop ends the session: who is at work may give his result within the grace,
+// then everything is retired.
+func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.StopRequest) (answer *control.StopResponse, err error) {
 	if _, err := s.admit(ctx, call, control.VerbStop, nil); err != nil {
 		return nil, err
 	}
@@ -339,6 +339,13 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 		return nil, err
 	}
 	defer unlock()
+	s.stopping.Store(true)
+	defer func() {
+		if err != nil { // nobody stops it now: what was due goes on
+			s.stopping.Store(false)
+			_ = s.commit(s.life, waking)
+		}
+	}()
 	asked, err := s.windDown(ctx, r.GraceSeconds)
 	if err != nil {
 		return nil, err
@@ -346,7 +353,7 @@ func (s *Supervisor) Stop(ctx context.Context, call control.Call, r control.Stop
 	if err := s.stopNow(context.WithoutCancel(ctx), asked); err != nil {
 		return nil, err
 	}
-	answer := &control.StopResponse{Session: *s.SessionView(), Survivors: []control.ProcessView{}}
+	answer = &control.StopResponse{Session: *s.SessionView(), Survivors: []control.ProcessView{}}
 	for _, rec := range s.runsNow() {
 		for _, p := range rec.Survivors {
 			if identityOf(p).Alive() {
