@@ -78,12 +78,7 @@ func (a *app) exec(ctx context.Context, o *sessionOptions, prompt string, wall t
 	if err != nil {
 		return nil, err
 	}
-	detached := func() bool { return false }
-	if wall > 0 {
-		detached = a.detachAfter(ctx, f, rec, wall)
-	}
-	view, err := a.follow(ctx, f, rec)
-	walled := detached()
+	view, walled, err := a.followFor(ctx, f, rec, wall)
 	if err != nil {
 		return nil, launchError(err, rec)
 	}
@@ -97,10 +92,21 @@ func (a *app) exec(ctx context.Context, o *sessionOptions, prompt string, wall t
 const (
 	wallDetached = "harness_wall_detached"
 	wallReason   = "external harness wall expired"
-	// wallAgain is how long to let a session be that can't be detached yet,
-	// because its root has no thread.
+	// wallAgain is how long to let a session be that can't be detached yet: its
+	// root has no thread, or its supervisor is being replaced.
 	wallAgain = 250 * time.Millisecond
 )
+
+// followFor is follow until a session is detached because a time is up (0: never).
+func (a *app) followFor(ctx context.Context, f folders.Folders, rec *store.Session, wall time.Duration) (view *control.SessionView, walled bool, err error) {
+	if wall == 0 {
+		view, err = a.follow(ctx, f, rec)
+		return view, false, err
+	}
+	detached := a.detachAfter(ctx, f, rec, wall)
+	view, err = a.follow(ctx, f, rec)
+	return view, detached(), err
+}
 
 // detachAfter detaches a session when a time is up. The function it returns ends
 // that and says whether the session was detached by it.
@@ -117,7 +123,7 @@ func (a *app) detachAfter(ctx context.Context, f folders.Folders, rec *store.Ses
 				return
 			case <-timer.C:
 			}
-			_, err := a.client(f, rec.SessionID, bringBackTimeout).DetachSession(context.WithoutCancel(ctx), control.DetachRequest{Reason: wallReason})
+			_, err := a.client(f, rec.SessionID, 0).DetachSession(context.WithoutCancel(ctx), control.DetachRequest{Reason: wallReason})
 			if err == nil {
 				done <- true
 				return

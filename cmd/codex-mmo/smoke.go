@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -192,19 +191,16 @@ func smokePrompt(rows []*smokeRow) string {
 
 // runSmoke follows the session to its end, and ends it when it does not by itself.
 func (a *app) runSmoke(ctx context.Context, f folders.Folders, rec *store.Session, wall time.Duration, out *smokeResult) error {
-	bounded, cancel := context.WithTimeout(ctx, wall)
-	defer cancel()
-	view, err := a.follow(bounded, f, rec)
-	switch {
-	case err != nil && errors.Is(bounded.Err(), context.DeadlineExceeded) && ctx.Err() == nil:
-		out.RootStatus, out.ExitCode = wallDetached, exitWall
-	case err != nil:
+	view, walled, err := a.followFor(ctx, f, rec, wall)
+	if err != nil {
 		return launchError(err, rec)
-	default:
-		out.RootStatus, out.ExitCode = view.Status, exitCode(core.SessionStatus(view.Status))
-		if core.SessionStatus(view.Status).Terminal() {
-			return nil
-		}
+	}
+	out.RootStatus, out.ExitCode = view.Status, exitCode(core.SessionStatus(view.Status))
+	if core.SessionStatus(view.Status).Terminal() {
+		return nil
+	}
+	if walled {
+		out.RootStatus, out.ExitCode = wallDetached, exitWall
 	}
 	stopped, err := a.stop(ctx, rec.SessionID, 0)
 	if err != nil {
