@@ -1,11 +1,11 @@
 package contract
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // formats are the formats of strings that constrained generation takes: those
@@ -199,9 +199,5 @@ func gateObject(s map[string]any, at string, errs *[]string, bad func(string, ..
 	}
 }
 
-func where(at string) string {
-	if at == "" {
-		return "/"
-	}
-	return "/" + strings.TrimPrefix(at, "/")
-}
+// where names a place in a schema; the root has no name of its own.
+func where(at string) string { return cmp.Or(at, "/") }

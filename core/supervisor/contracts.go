@@ -192,7 +192,10 @@ func (a *agent) judge(j *store.Job, e *ending) error {
 	verdict := &store.Contract{Enforcement: j.Contract.Enforcement, Transport: j.Contract.Transport}
 	v, errs := c.Read(e.text)
 	if v != nil {
-		found, wrong := v.Correlate(a.evidence(j, e))
+		if !a.rec.EvidenceComplete {
+			e.warning = holesWarning
+		}
+		found, wrong := v.Correlate(a.evidence(j))
 		errs = append(errs, wrong...)
 		for _, f := range found {
 			verdict.Artifacts = append(verdict.Artifacts, store.Artifact(f))
@@ -211,7 +214,7 @@ func (a *agent) judge(j *store.Job, e *ending) error {
 
 // evidence is what a result's claims are compared with. A trace with holes
 // can't deny a command.
-func (a *agent) evidence(j *store.Job, e *ending) contract.Evidence {
+func (a *agent) evidence(j *store.Job) contract.Evidence {
 	out := contract.Evidence{
 		Artifact: func(relative string) (*contract.Artifact, error) {
 			f, err := workspace.ReadArtifact(j.Cwd, relative)
@@ -225,7 +228,6 @@ func (a *agent) evidence(j *store.Job, e *ending) contract.Evidence {
 		out.Literal = map[string]string{"operation": l.Operation, "input_sha256": l.InputSHA256}
 	}
 	if !a.rec.EvidenceComplete {
-		e.warning = holesWarning
 		return out
 	}
 	out.Commands = func() ([]contract.Command, error) {

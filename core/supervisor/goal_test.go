@@ -193,6 +193,38 @@ func TestHarnessPrompt(t *testing.T) {
 	}
 }
 
+// TestGoalReachedBeforeItsActivation: a model that reaches the goal before our
+// activation comes to the engine has its word: the goal is set complete again,
+// once, and in that turn alone.
+func TestGoalReachedBeforeItsActivation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, core.SessionRunning, core.JobRunning)
+	host := &playedHost{}
+	a := r.player(host, inGoalMode(store.Goal{Objective: "x", Status: goalPaused, TokenBudget: 10}, "turn"))
+	if err := a.activateGoal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []string{goalComplete, goalActive, goalComplete} { // the last is the engine's answer to us
+		if err := a.goalUpdated(t.Context(), status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var sent []string
+	for _, g := range host.goals {
+		sent = append(sent, g.GetStatus())
+	}
+	if diff := cmp.Diff([]string{goalActive, goalComplete}, sent); diff != "" || a.rec.Goal.Status != goalComplete {
+		t.Errorf("the goal is %s, the host was sent (-want +got):\n%s", a.rec.Goal.Status, diff)
+	}
+	a.rec.ActiveTurnID = "another"
+	if err := a.goalUpdated(t.Context(), goalActive); err != nil {
+		t.Fatal(err)
+	}
+	if len(host.goals) != 2 || a.rec.Goal.Status != goalActive {
+		t.Errorf("in another turn the goal is %s, the host was sent %d orders", a.rec.Goal.Status, len(host.goals))
+	}
+}
+
 // rootPlayer is the actor of the root in mode goal, on a played host.
 func (r *rig) rootPlayer(host *playedHost, g store.Goal, turn string) *agent {
 	r.t.Helper()
