@@ -202,6 +202,7 @@ func TestClientLeads(t *testing.T) {
 	}
 	_ = first.cmd.Wait()
 	tm.await("the end of the job", func(e control.FollowEvent) bool { return e.JobID == spawned.JobID && e.Status == "completed" })
+	tm.awaitStatus("detached") // the job may have ended before its client did
 	if view := tm.look(); view.Status != "detached" || view.Client != nil {
 		t.Errorf("without its client the session is %s with %+v", view.Status, view.Client)
 	}
